@@ -1,0 +1,291 @@
+"""Every error Crucible raises on purpose: a class that names the state, a stable code, a hint.
+
+A command that fails inside a sandbox is a result and never appears here.
+"""
+
+from __future__ import annotations
+
+EXIT_TIMED_OUT = 124
+EXIT_FAILED = 125
+EXIT_REFUSED = 126
+EXIT_NOT_FOUND = 127
+
+
+class CrucibleError(Exception):
+    """Base of all. `exit_status` is what the command line ends with when it meets this error."""
+
+    code = "crucible"
+    exit_status = EXIT_FAILED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Refused(CrucibleError):
+    """The request itself cannot be granted: the caller has to ask for something else."""
+
+    code = "refused"
+    exit_status = EXIT_REFUSED
+
+
+class BadName(Refused):
+    code = "bad-name"
+
+    def __init__(self, name: str) -> None:
+        shown = name if len(name) <= 80 else name[:77] + "..."
+        super().__init__(
+            f"{shown!r} is not a sandbox name",
+            hint="Use 1 to 63 letters, digits, '-', '_' or '.', beginning with a letter or digit",
+        )
+
+
+class BadSetting(Refused):
+    """A value from a flag, a variable or a file that does not mean anything here."""
+
+    code = "bad-setting"
+
+
+class NameTaken(Refused):
+    code = "name-taken"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"A sandbox named {name!r} exists already",
+            hint=f"Choose another name, or remove it with `crucible rm {name}`",
+        )
+
+
+class SandboxMissing(Refused):
+    code = "sandbox-missing"
+
+    def __init__(self, name: str) -> None:
+        shown = name if len(name) <= 80 else name[:77] + "..."
+        super().__init__(
+            f"There is no sandbox named {shown!r}", hint="List them with `crucible list`"
+        )
+
+
+class SnapshotMissing(Refused):
+    code = "snapshot-missing"
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(
+            f"There is no snapshot {tag!r}", hint="List them with `crucible snapshot list`"
+        )
+
+
+class SnapshotTaken(Refused):
+    code = "snapshot-taken"
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(
+            f"A snapshot {tag!r} exists already",
+            hint=f"Choose another tag, or remove it with `crucible snapshot remove {tag}`",
+        )
+
+
+class WrongState(Refused):
+    """The sandbox is not in a state in which this can be done."""
+
+    code = "wrong-state"
+
+    def __init__(self, name: str, state: str, wanted: str, *, hint: str = "") -> None:
+        super().__init__(f"Sandbox {name!r} is {state}; this needs it {wanted}", hint=hint)
+
+
+class BackendUnknown(Refused):
+    code = "backend-unknown"
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(
+            f"There is no backend {name!r}",
+            hint=f"Known backends: {', '.join(known)}; `crucible doctor` tells which work here",
+        )
+
+
+class BackendUnusable(Refused):
+    code = "backend-unusable"
+
+    def __init__(self, name: str, why: str, *, hint: str = "Run `crucible doctor`") -> None:
+        super().__init__(f"Backend {name!r} does not work here: {why}", hint=hint)
+
+
+class IsolationUnmet(Refused):
+    code = "isolation-unmet"
+
+    def __init__(self, wanted: str, best: str) -> None:
+        super().__init__(
+            f"Isolation {wanted!r} was asked for, but the best this machine can give is {best!r}",
+            hint="Run `crucible doctor` to see why, or lower --min-isolation",
+        )
+
+
+class Unsupported(Refused):
+    """A backend was asked for something it cannot do."""
+
+    code = "unsupported"
+
+
+class NotEnoughMemory(Refused):
+    code = "not-enough-memory"
+
+    def __init__(self, wanted_mib: int, free_mib: int) -> None:
+        super().__init__(
+            f"The sandbox may need {wanted_mib} MiB of memory, but the host can spare {free_mib} MiB",
+            hint="Stop other sandboxes (`crucible list`) or ask for less with --memory",
+        )
+
+
+class ImageMissing(Refused):
+    code = "image-missing"
+
+    def __init__(self, name: str, available: tuple[str, ...]) -> None:
+        if available:
+            hint = f"Images here: {', '.join(available)}"
+        else:
+            hint = "Build the base image with `crucible setup`"
+        super().__init__(f"Image {name!r} was not found", hint=hint)
+
+
+class PathRefused(Refused):
+    """A path, of the host or of the guest, that cannot or must not be used."""
+
+    code = "path-refused"
+
+
+class SetupError(CrucibleError):
+    """This machine lacks something; the hint is the command that mends it."""
+
+    code = "setup"
+
+
+class PrerequisiteMissing(SetupError):
+    code = "prerequisite-missing"
+
+
+class KernelMissing(SetupError):
+    code = "kernel-missing"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The guest kernel is not usable: {why}", hint="Run `crucible setup`")
+
+
+class AgentMissing(SetupError):
+    code = "agent-missing"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"The guest agent is not built: {path} does not exist", hint="Run `make agent`"
+        )
+
+
+class ImageDamaged(SetupError):
+    code = "image-damaged"
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"Image {name!r} is damaged: {why}", hint="Rebuild it with `crucible setup`"
+        )
+
+
+class BuildFailed(SetupError):
+    code = "build-failed"
+
+
+class StateTooNew(SetupError):
+    code = "state-too-new"
+
+    def __init__(self, found: int, known: int, path: str) -> None:
+        super().__init__(
+            f"The state in {path} was written by a newer Crucible (format {found}, known {known})",
+            hint="Upgrade Crucible, or set CRUCIBLE_HOME to another directory",
+        )
+
+
+class StateDamaged(SetupError):
+    code = "state-damaged"
+
+
+class SandboxError(CrucibleError):
+    """A sandbox that should work does not."""
+
+    code = "sandbox"
+
+
+class BootFailed(SandboxError):
+    code = "boot-failed"
+
+
+class GuestSilent(SandboxError):
+    code = "guest-silent"
+
+    def __init__(self, sandbox: str, seconds: float) -> None:
+        super().__init__(
+            f"Sandbox {sandbox!r} did not answer within {seconds:g} s",
+            hint=f"Read its console with `crucible logs {sandbox} --console`",
+        )
+
+
+class GuestGone(SandboxError):
+    """The machine ended while something was waiting for it."""
+
+    code = "guest-gone"
+
+    def __init__(self, sandbox: str, why: str) -> None:
+        super().__init__(f"Sandbox {sandbox!r} has ended: {why}", hint="Start it again, or use a new one")
+
+
+class ProtocolBroken(SandboxError):
+    """The guest sent bytes that no honest agent sends."""
+
+    code = "protocol-broken"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"The guest broke the protocol: {why}", hint="Treat this sandbox as hostile and remove it"
+        )
+
+
+class GuestRefused(SandboxError):
+    """The agent answered a request with FAIL. `guest_code` is one of PROTOCOL.md's codes."""
+
+    code = "guest-refused"
+
+    def __init__(self, guest_code: str, message: str) -> None:
+        super().__init__(message)
+        self.guest_code = guest_code
+
+
+class CommandNotFound(GuestRefused):
+    code = "command-not-found"
+    exit_status = EXIT_NOT_FOUND
+
+
+class CommandNotExecutable(GuestRefused):
+    code = "command-not-executable"
+    exit_status = EXIT_REFUSED
+
+
+class HostDiskFull(SandboxError):
+    code = "host-disk-full"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"The host's disk is full: {path} could not be written",
+            hint="Free space, or look at `crucible system df` and `crucible system prune`",
+        )
+
+
+class TemplateDamaged(SandboxError):
+    code = "template-damaged"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"A template was damaged: {why}", hint="It is rebuilt by itself; run again")
+
+
+class OwnerUnreachable(SandboxError):
+    """The program that holds the running sandboxes could not be started or reached."""
+
+    code = "owner-unreachable"

@@ -1,0 +1,1 @@
+"""The domain: what a sandbox is, what can be asked of one, and who keeps it."""
