@@ -1,0 +1,217 @@
+"""Builds an image from a recipe and the distribution's packages. The same packages give the same bytes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from crucible.errors import ImageDamaged, ImageMissing, PrerequisiteMissing
+from crucible.images import bundle
+from crucible.images.apt import Source, open_apt, transport_settings
+from crucible.images.catalog import (
+    PACKAGES_FILE,
+    ROOT_FILE,
+    Image,
+    load_image,
+    lock_of,
+    shelf_of,
+)
+from crucible.images.commands import follow
+from crucible.images.lock import held
+from crucible.images.recipe import Recipe, read_recipe
+from crucible.images.report import Report
+from crucible.system import find_program, install_command
+
+# Not compressed: reading is then a copy, which is what counts where the guest's processor is emulated.
+_SQUASHFS_OPTIONS = ("-noI", "-noD", "-noF", "-noX", "-b", "64K", "-no-xattrs")
+_STATUS_FILE = "./var/lib/dpkg/status"
+
+# Runs in the new root after the packages: $1 is its directory. Nothing of the host may stay, nor
+# anything that differs from build to build.
+_TIDY = """\
+set -eu
+cd "$1"
+rm -rf etc/apt/sources.list etc/apt/sources.list.d/* etc/apt/apt.conf.d/99mmdebstrap
+rm -rf etc/dpkg/dpkg.cfg.d/99mmdebstrap etc/hostname etc/resolv.conf etc/machine-id
+rm -rf var/log/* var/cache/* var/lib/apt/lists/* var/lib/apt/extended_states var/lib/systemd
+rm -f etc/passwd- etc/group- etc/shadow- etc/gshadow- etc/.pwd.lock var/lib/dpkg/*-old
+mkdir -p var/cache/apt/archives/partial var/lib/apt/lists/partial
+printf '127.0.0.1 localhost\\n::1 localhost\\n' > etc/hosts
+: > etc/hostname; : > etc/resolv.conf; : > etc/machine-id
+echo '{user}:x:{uid}:{uid}::/home/{user}:/bin/bash' >> etc/passwd
+echo '{user}:x:{uid}:' >> etc/group
+echo '{user}:!:1:0:99999:7:::' >> etc/shadow
+echo '{user}:!::' >> etc/gshadow
+sed -i -E 's/^([^:]*:[^:]*):[0-9]+:/\\1:1:/' etc/shadow
+mkdir -p home/{user} '.{workdir}'
+cp -a etc/skel/. home/{user}/
+chown -R {uid}:{uid} home/{user} '.{workdir}'
+chmod 755 home/{user} '.{workdir}'
+"""
+
+
+def build_base(home: Path, *, report: Report, recipe: Recipe | None = None) -> Image:
+    """The image of the recipe (ours, unless another is given), built when it is absent, damaged or of another recipe.
+
+    Safe to call at once from many processes: one builds, the others wait and take it.
+    """
+    wanted = recipe or read_recipe()
+    shelf = shelf_of(home, wanted.name)
+    with held(lock_of(home, wanted.name), stage=wanted.name, report=report):
+        found = _current(home, wanted)
+        if found is not None:
+            return found
+        with bundle.workplace(shelf) as work:
+            content = work / "image"
+            content.mkdir()
+            _make_root(work, content, wanted, report)
+            facts: bundle.Facts = {
+                "user": wanted.user,
+                "workdir": wanted.workdir,
+                "environment": tuple(f"{key}={value}" for key, value in wanted.environment),
+                "recipe": wanted.digest,
+            }
+            made = bundle.publish(content, shelf, facts=facts)
+        report(wanted.name, f"{made.size_bytes / 1e6:.0f} MB, digest {made.digest[:12]}")
+        return load_image(home, wanted.name)
+
+
+def _current(home: Path, wanted: Recipe) -> Image | None:
+    try:
+        found = load_image(home, wanted.name)
+    except (ImageMissing, ImageDamaged):
+        return None
+    return found if found.recipe == wanted.digest else None
+
+
+def _make_root(work: Path, content: Path, recipe: Recipe, report: Report) -> None:
+    sources = open_apt(work / "apt", report=report, stage=recipe.name).sources()
+    started = int(time.time())
+    archive = work / "root.tar"
+    _install_packages(archive, sources, recipe, started, report)
+    report(recipe.name, "recording the package list")
+    with tarfile.open(archive) as tree:
+        newest = max((member.mtime for member in tree if member.mtime < started), default=0)
+        status = tree.extractfile(_STATUS_FILE)
+        text = status.read().decode() if status else ""
+    (content / PACKAGES_FILE).write_text(package_list(text), encoding="utf-8")
+    report(recipe.name, "packing the filesystem")
+    _pack(archive, content / ROOT_FILE, int(newest), report, recipe.name)
+
+
+def package_list(status: str) -> str:
+    """dpkg's status file as sorted lines `name version architecture`."""
+    lines: list[str] = []
+    for paragraph in status.split("\n\n"):
+        fields = dict(
+            line.split(": ", 1)
+            for line in paragraph.splitlines()
+            if ": " in line[1:] and line[0] != " "
+        )
+        if "Package" in fields:
+            lines.append(f"{fields['Package']} {fields['Version']} {fields['Architecture']}\n")
+    return "".join(sorted(lines))
+
+
+def _install_packages(
+    archive: Path, sources: tuple[Source, ...], recipe: Recipe, started: int, report: Report
+) -> None:
+    """Runs mmdebstrap into a tar. It has its own mounts, so that a killed build leaves none behind."""
+    argv = ["mmdebstrap", f"--mode={_mode()}", "--variant=minbase", "--format=tar"]
+    argv += [f"--include={','.join(recipe.packages)}"]
+    argv += [f"--dpkgopt=path-exclude={path}" for path in recipe.exclude]
+    argv += [f"--dpkgopt=path-include={path}" for path in recipe.keep]
+    argv += [f"--aptopt={line}" for line in transport_settings()]
+    tidy = _TIDY.format(user=recipe.user, uid=recipe.uid, workdir=recipe.workdir)
+    argv += [f"--customize-hook={tidy}", _suite(sources), "-"]
+    argv += [source.line() for source in sources]
+
+    def show(line: str) -> None:
+        if line.startswith("I: "):
+            report(recipe.name, line.removeprefix("I: ").rstrip("."))
+
+    with archive.open("wb") as tar:
+        follow(
+            argv,
+            on_line=show,
+            stdout=tar,
+            extra={
+                "SOURCE_DATE_EPOCH": str(started),
+                "TMPDIR": _temporary_directory(archive.parent),
+            },
+        )
+
+
+def _mode() -> str:
+    """How mmdebstrap gets a root it may own: namespaces where this user has ids for them."""
+    if os.geteuid() == 0 or _has_subordinate_ids():
+        return "unshare"
+    if find_program("fakechroot"):
+        return "fakechroot"
+    name = _user_name()
+    raise PrerequisiteMissing(
+        f"User {name!r} has no subordinate ids, which building an image without root needs",
+        hint=f"Run `sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {name}`,"
+        f" or `{install_command(('fakechroot', 'fakeroot'))}`",
+    )
+
+
+def _has_subordinate_ids() -> bool:
+    owners = (f"{_user_name()}:", f"{os.geteuid()}:")
+    for file in ("/etc/subuid", "/etc/subgid"):
+        try:
+            lines = Path(file).read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return False
+        if not any(line.startswith(owners) for line in lines):
+            return False
+    return find_program("newuidmap") is not None
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _temporary_directory(work: Path) -> str:
+    """As root beside the result; else where mmdebstrap's own user can write, which our home is not."""
+    return str(work) if os.geteuid() == 0 else tempfile.gettempdir()
+
+
+def _suite(sources: tuple[Source, ...]) -> str:
+    """The release the others are updates of: `bookworm`, not `bookworm-security`."""
+    return min((source.release for source in sources), key=len)
+
+
+def _pack(archive: Path, root: Path, newest: int, report: Report, stage: str) -> None:
+    """Times later than the newest packaged file are the build's own, and are set back to it."""
+    argv = [
+        *_as_root(),
+        "sqfstar",
+        *_SQUASHFS_OPTIONS,
+        "-root-mode",
+        "755",
+        "-root-time",
+        str(newest),
+    ]
+    argv += ["-reproducible", "-quiet", "-no-progress", str(root)]
+    with archive.open("rb") as tar:
+        follow(
+            argv,
+            on_line=lambda line: None,
+            stdin=tar,
+            extra={"SOURCE_DATE_EPOCH": str(newest)},
+        )
+
+
+def _as_root() -> tuple[str, ...]:
+    """sqfstar gives the topmost directory to whoever runs it, whatever its options say."""
+    if os.geteuid() == 0:
+        return ()
+    return ("unshare", "--user", "--map-root-user") if _mode() == "unshare" else ("fakeroot",)

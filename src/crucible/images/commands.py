@@ -1,0 +1,89 @@
+"""Runs the host's programs during a build. One that fails becomes an error with the end of what it said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from crucible.errors import BuildFailed, PrerequisiteMissing
+from crucible.system import find_program, install_command, package_of
+
+_SHOWN_LINES = 12
+
+
+def output_of(argv: Sequence[str], *, cwd: Path | None = None) -> str:
+    """What the program prints on its standard output."""
+    done = subprocess.run(
+        _found(argv),
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise _failure(argv, done.returncode, (done.stdout + done.stderr).splitlines())
+    return done.stdout
+
+
+def follow(
+    argv: Sequence[str],
+    *,
+    on_line: Callable[[str], None],
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdout: IO[bytes] | int = subprocess.DEVNULL,
+    extra: Mapping[str, str] | None = None,
+) -> None:
+    """Runs a long program and hands over each line of its standard error. Stopped when we are."""
+    said: list[str] = []
+    process = subprocess.Popen(
+        _found(argv),
+        env=environment(extra),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    with process:
+        try:
+            assert process.stderr is not None  # noqa: S101 - for mypy: it is a pipe
+            for line in process.stderr:
+                said.append(line.rstrip())
+                del said[:-_SHOWN_LINES]
+                on_line(line.rstrip())
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode != 0:
+        raise _failure(argv, process.returncode, said)
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The caller's environment, in plain English, with the sbin directories to be found."""
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+    plain = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "PATH": path}
+    return {**os.environ, **plain, **(extra or {})}
+
+
+def _found(argv: Sequence[str]) -> list[str]:
+    program = find_program(argv[0])
+    if program is None:
+        raise PrerequisiteMissing(
+            f"The program {argv[0]!r} is not installed",
+            hint=f"Run `{install_command((package_of(argv[0]),))}`",
+        )
+    return [program, *argv[1:]]
+
+
+def _failure(argv: Sequence[str], status: int, said: Sequence[str]) -> BuildFailed:
+    tail = "\n".join(f"  {line}" for line in said[-_SHOWN_LINES:])
+    return BuildFailed(
+        f"`{argv[0]}` ended with status {status}:\n{tail}",
+        hint="Check the network and the disk's free space, then run `crucible setup` again",
+    )

@@ -1,0 +1,112 @@
+"""What Crucible needs from the host's own packages, and which of it is missing.
+
+Importable without anything else of Crucible's: the quickstart uses it before the package is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Debian's ordinary users have no sbin in PATH, though mkfs.ext4 lives there and works for them.
+_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One host package, and what tells that it is there: a program or, for data, a file."""
+
+    package: str
+    program: str = ""
+    file: str = ""
+    why: str
+
+
+_QEMU: Mapping[str, Need] = {
+    "x86_64": Need(
+        package="qemu-system-x86", program="qemu-system-x86_64", why="runs the machines"
+    ),
+    "aarch64": Need(
+        package="qemu-system-arm", program="qemu-system-aarch64", why="runs the machines"
+    ),
+}
+
+_EVERYWHERE = (
+    Need(package="qemu-utils", program="qemu-img", why="makes disks"),
+    Need(package="bubblewrap", program="bwrap", why="jails the machines"),
+    Need(package="e2fsprogs", program="mkfs.ext4", why="formats disks"),
+    Need(package="mmdebstrap", program="mmdebstrap", why="builds the base image"),
+    Need(package="squashfs-tools", program="sqfstar", why="packs the base image"),
+    Need(package="uidmap", program="newuidmap", why="lets an ordinary user build images"),
+    Need(
+        package="ca-certificates",
+        file="/etc/ssl/certs/ca-certificates.crt",
+        why="lets downloads be trusted",
+    ),
+)
+
+_ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def machine() -> str:
+    """The host's processor as QEMU and the kernel name it: `x86_64`, `aarch64` or another."""
+    name = platform.machine().lower()
+    return _ALIASES.get(name, name)
+
+
+def distribution(os_release: Path = Path("/etc/os-release")) -> tuple[str, ...]:
+    """The distribution's identifier, then those it says it is like: `("ubuntu", "debian")`."""
+    try:
+        lines = os_release.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    fields = dict(line.split("=", 1) for line in lines if "=" in line)
+    names = f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".replace('"', "")
+    return tuple(names.split())
+
+
+def has_apt() -> bool:
+    return "debian" in distribution() and find_program("apt-get") is not None
+
+
+def needs(processor: str | None = None) -> tuple[Need, ...]:
+    """Everything Crucible wants from the host, under the names Debian and Ubuntu give it."""
+    qemu = _QEMU.get(processor or machine())
+    return (*((qemu,) if qemu else ()), *_EVERYWHERE)
+
+
+def missing(
+    wanted: tuple[Need, ...] | None = None, *, is_present: Callable[[Need], bool] | None = None
+) -> tuple[Need, ...]:
+    found = is_present or _is_present
+    return tuple(need for need in (needs() if wanted is None else wanted) if not found(need))
+
+
+def find_program(name: str) -> str | None:
+    """Like `shutil.which`, but it looks in the sbin directories too."""
+    search = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
+    return shutil.which(name, path=search)
+
+
+def install_command(packages: tuple[str, ...]) -> str:
+    """The one command a person runs to install these."""
+    prefix = "" if os.geteuid() == 0 else "sudo "
+    return f"{prefix}apt-get install -y --no-install-recommends {' '.join(packages)}"
+
+
+def package_of(program: str) -> str:
+    """The package that brings a program; its own name where that is not known."""
+    for need in needs():
+        if need.program == program:
+            return need.package
+    return program
+
+
+def _is_present(need: Need) -> bool:
+    if need.program:
+        return find_program(need.program) is not None
+    return Path(need.file).exists()
