@@ -1,0 +1,1 @@
+"""QEMU: the backend that runs everywhere, with KVM, HVF or in software."""

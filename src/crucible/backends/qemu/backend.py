@@ -1,0 +1,252 @@
+"""The QEMU backend: plans in, machines out. One instance is bound to one accelerator."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import tempfile
+import time
+from functools import cached_property
+from pathlib import Path
+
+from crucible.backends.qemu import disks, host, jail, saved
+from crucible.backends.qemu.command import Accelerator
+from crucible.backends.qemu.foundry import Foundry
+from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layer, meet
+from crucible.backends.qemu.saved import SavedMachine
+from crucible.backends.qemu.shelf import MemoryShelf
+from crucible.backends.qemu.templates import TemplateStore, template_key
+from crucible.backends.qemu.vmm import Vmm, bury, is_alive
+from crucible.errors import AgentMissing, CrucibleError, TemplateDamaged
+from crucible.images.catalog import load_image
+from crucible.images.initramfs import initramfs_for
+from crucible.images.kernel import load_kernel
+from crucible.images.report import Report, silent
+from crucible.sandbox.backend import BootPlan, MachineHandle, Missing
+from crucible.sandbox.identity import new_identity
+from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.spec import DEFAULT_DISK_MIB, SMALLEST_DISK_MIB
+
+_PROBE_DEADLINE_S = 8.0
+_ADOPT_DEADLINE_S = 15.0
+_TEMPLATE_GENERATION = 1
+
+
+class QemuBackend:
+    """Implements `sandbox.backend.KeepsMachines`."""
+
+    def __init__(
+        self,
+        *,
+        home: Path,
+        agent: Path,
+        accelerator: Accelerator,
+        template_limit_mib: int,
+        report: Report = silent,
+    ) -> None:
+        self._home = home
+        self._agent = agent
+        self._accelerator = accelerator
+        self._cache = home / "cache"
+        self._shelf = MemoryShelf()
+        self._templates = TemplateStore(
+            home / "templates", limit_mib=template_limit_mib, report=report
+        )
+        self._turns = asyncio.Semaphore(max(2, os.cpu_count() or 2))
+
+    @property
+    def name(self) -> str:
+        return f"qemu-{self._accelerator}"
+
+    async def isolation(self) -> Isolation:
+        return host.isolation_of(self._accelerator)
+
+    async def is_worth_trying(self) -> bool:
+        return host.is_plausible(self._accelerator)
+
+    async def probe(self) -> Missing | None:
+        """For a hardware accelerator the answer comes from a real boot, once per boot of the host."""
+        try:
+            host.find_host(self._cache)
+            jail.find_program("bwrap")
+        except CrucibleError as error:
+            return Missing(what=error.message, fix=error.hint)
+        if self._accelerator is Accelerator.TCG:
+            return None
+        why = host.unusable_device(self._accelerator) or await self._verdict()
+        return None if why is None else Missing(what=why, fix="Use --backend qemu-tcg")
+
+    async def boot(self, plan: BootPlan) -> QemuMachine:
+        queued = time.perf_counter()
+        async with self._turns:
+            began = time.perf_counter()
+            if plan.disk == "kept":
+                machine = await self._boot_kept(plan)
+                found = began
+            else:
+                disks.clear(plan.directory)
+                template = await self.template(plan)
+                found = time.perf_counter()
+                machine = await self._foundry.restore(plan, template)
+        machine.add_stage("queue", began - queued)
+        machine.add_stage("image", found - began)
+        return machine
+
+    async def restore(self, plan: BootPlan, snapshot: Path) -> QemuMachine:
+        async with self._turns:
+            source = saved.load(snapshot)
+            self._check_fits(source)
+            return await self._foundry.restore(plan, source)
+
+    async def adopt(
+        self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool
+    ) -> QemuMachine:
+        """A machine that stands still by request is set going for the meeting, then stopped again."""
+        vmm = Vmm(sandbox_id=plan.sandbox_id, directory=plan.directory, handle=handle)
+        try:
+            await drop_unused_layer(vmm, plan.directory)
+            await vmm.monitor.execute("cont")
+            guest = await meet(plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_fresh=False)
+            if guest.hello.state == FROZEN:
+                await guest.thaw()
+            if is_paused:
+                await vmm.monitor.execute("stop")
+        except BaseException:
+            vmm.detach()
+            raise
+        return QemuMachine(plan=plan, vmm=vmm, guest=guest)
+
+    async def snapshot(self, machine: QemuMachine, plan: BootPlan, into: Path) -> None:
+        """Saves a running machine into an empty directory. It stands still only while its memory is written."""
+        with tempfile.TemporaryDirectory(prefix="snapshot-", dir=self._scratch()) as scratch:
+            stream = Path(scratch) / "stream"
+            layers = await machine.freeze_into(stream)
+            loader = dataclasses.replace(
+                plan,
+                sandbox_id=f"{plan.sandbox_id}-save",
+                directory=Path(scratch),
+                lifetime="command",
+                disk_mib=disks.layer_size(layers[-1]) >> 20,
+            )
+            await self._foundry.condense(loader, stream, layers, into)
+
+    async def template(self, plan: BootPlan) -> SavedMachine:
+        """The template this plan starts from, made now if there is none."""
+        blank_mib = DEFAULT_DISK_MIB if plan.disk_mib >= DEFAULT_DISK_MIB else SMALLEST_DISK_MIB
+        foundry = self._foundry
+        facts = {
+            "generation": _TEMPLATE_GENERATION,
+            "image": plan.image.digest,
+            "kernel": foundry.kernel.digest,
+            "agent": foundry.agent_digest,
+            "vmm": foundry.host.version,
+            "processor": host.processor_mark(self._accelerator),
+            "accelerator": str(self._accelerator),
+            "memory": plan.memory_mib,
+            "cpus": plan.cpus,
+            "blank": blank_mib,
+        }
+        key = template_key(facts)
+
+        async def make(directory: Path) -> None:
+            blank = await asyncio.to_thread(disks.make_blank, self._home / "blanks", blank_mib)
+            await foundry.make_template(
+                dataclasses.replace(
+                    plan,
+                    sandbox_id=f"template-{key}",
+                    name="template",
+                    directory=directory,
+                    disk_mib=blank_mib,
+                    lifetime="command",
+                    identity=new_identity("template"),
+                ),
+                blank,
+            )
+
+        return await self._templates.obtain(key, make)
+
+    def is_alive(self, handle: MachineHandle) -> bool:
+        return is_alive(handle)
+
+    def bury(self, directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
+        bury(directory, sandbox_id, handle)
+
+    def close(self) -> None:
+        self._shelf.close()
+
+    async def _boot_kept(self, plan: BootPlan) -> QemuMachine:
+        chain = disks.find_chain(plan.directory)
+        grows = (plan.disk_mib << 20) > chain.size_bytes
+        if grows:
+            await asyncio.to_thread(disks.grow_layer, chain.top, plan.disk_mib)
+        machine = await self._foundry.boot(plan, chain)
+        if grows:
+            await machine.guest.grow()
+        return machine
+
+    async def _verdict(self) -> str | None:
+        remembered = host.recall(self._cache, self._accelerator)
+        if remembered is None:
+            why = await self.try_boot()
+            remembered = host.Verdict(accelerator=self._accelerator, why=why)
+            host.remember(self._cache, remembered)
+        return remembered.why
+
+    async def try_boot(self) -> str | None:
+        """Boots a machine to "agent ready" under a deadline and throws it away. None, or why not."""
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=self._scratch()) as scratch:
+            directory = Path(scratch)
+            try:
+                blank = disks.make_blank(self._home / "blanks", SMALLEST_DISK_MIB)
+                chain = disks.extend_chain([blank], directory, size_mib=SMALLEST_DISK_MIB)
+                plan = self._probe_plan(directory)
+                machine = await self._foundry.boot(plan, chain, deadline_s=_PROBE_DEADLINE_S)
+                await machine.close()
+            except CrucibleError as error:
+                return error.message
+        return None
+
+    @cached_property
+    def _foundry(self) -> Foundry:
+        kernel = load_kernel(self._home)
+        return Foundry(
+            host=host.find_host(self._cache),
+            accelerator=self._accelerator,
+            kernel=kernel,
+            initramfs=initramfs_for(self._home, self._agent, kernel),
+            agent_digest=self._agent_digest(),
+            shelf=self._shelf,
+        )
+
+    def _agent_digest(self) -> str:
+        if not self._agent.exists():
+            raise AgentMissing(str(self._agent))
+        return host.file_digest(self._cache, self._agent)
+
+    def _scratch(self) -> Path:
+        directory = self._home / "scratch"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return directory
+
+    def _probe_plan(self, directory: Path) -> BootPlan:
+        return BootPlan(
+            sandbox_id=directory.name,
+            name="probe",
+            directory=directory,
+            image=load_image(self._home, "base"),
+            memory_mib=256,
+            cpus=1,
+            disk_mib=SMALLEST_DISK_MIB,
+            identity=new_identity("probe"),
+            lifetime="command",
+            host_uid=jail.PROBE_UID if os.geteuid() == 0 else None,
+        )
+
+    def _check_fits(self, source: SavedMachine) -> None:
+        """A state only fits the very VMM, kernel and accelerator that wrote it."""
+        foundry = self._foundry
+        ours = (foundry.host.version, str(self._accelerator))
+        theirs = (source.vmm, source.accelerator)
+        if ours != theirs:
+            raise TemplateDamaged(f"it was saved by {theirs[0]} ({theirs[1]}), here is {ours[0]}")

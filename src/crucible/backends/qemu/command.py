@@ -1,0 +1,172 @@
+"""QEMU's command line for one machine. The same words must make a template and restore it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+AGENT_PORT = "crucible.agent"
+CONSOLE_BYTES = 65536
+TRANSLATION_MIB = 64
+_SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
+_KERNEL_WORDS = "panic=-1 quiet mitigations=off random.trust_cpu=on init_on_free=1"
+
+
+class Accelerator(StrEnum):
+    KVM = "kvm"
+    HVF = "hvf"
+    TCG = "tcg"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a machine is made of; all of it goes into a template's key."""
+
+    architecture: str
+    accelerator: Accelerator
+    memory_mib: int
+    cpus: int
+    kernel: Path
+    initramfs: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """Descriptors the machine inherits. Disks are lowest layer first."""
+
+    memory: int
+    monitor: int
+    agent: int
+    root: int
+    kernel: int
+    initramfs: int
+    disks: Sequence[int]
+
+    def all(self) -> list[int]:
+        ends = [self.memory, self.monitor, self.agent, self.root, self.kernel, self.initramfs]
+        return [*ends, *self.disks]
+
+
+Start = Literal["boot", "incoming"]
+
+
+def machine_word(sandbox_id: str) -> str:
+    """A word of the command line by which a machine without a record can be found."""
+    return f"crucible-{sandbox_id}"
+
+
+def arguments(
+    shape: Shape,
+    wiring: Wiring,
+    *,
+    sandbox_id: str,
+    start: Start,
+    shares_memory: bool,
+    is_disposable: bool,
+) -> list[str]:
+    words = [
+        "-name", machine_word(sandbox_id),
+        *_machine(shape),
+        "-m", f"{shape.memory_mib}M",
+        "-smp", str(shape.cpus),
+        "-object", _memory(shape, wiring.memory, shares_memory),
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-no-shutdown",
+        "-sandbox", _SECCOMP,
+        "-kernel", f"/proc/self/fd/{wiring.kernel}",
+        "-initrd", f"/proc/self/fd/{wiring.initramfs}",
+        "-append", _kernel_words(shape),
+        "-chardev", f"ringbuf,id=console,size={CONSOLE_BYTES}",
+        "-serial", "chardev:console",
+        "-chardev", f"socket,id=monitor,fd={wiring.monitor},server=on,wait=off",
+        "-mon", "chardev=monitor,mode=control",
+        "-chardev", f"socket,id=agent,fd={wiring.agent},server=on,wait=off",
+        "-device", _device(shape, "virtio-serial"),
+        "-device", f"virtserialport,chardev=agent,name={AGENT_PORT}",
+    ]  # fmt: skip
+    words += _disk_words(shape, wiring, is_disposable=is_disposable)
+    if start == "incoming":
+        words += ["-incoming", "defer"]
+    return words
+
+
+def layer_options(
+    number: int, fdset: int, *, is_top: bool, is_disposable: bool
+) -> list[dict[str, Any]]:
+    """The two block nodes of one disk layer: its file and its format."""
+    file: dict[str, Any] = {
+        "driver": "file",
+        "node-name": f"file-{number}",
+        "filename": f"/dev/fdset/{fdset}",
+        "read-only": not is_top,
+        "auto-read-only": False,
+        "cache": {"direct": False, "no-flush": is_disposable},
+        "discard": "unmap",
+    }
+    node: dict[str, Any] = {
+        "driver": "raw" if number == 0 else "qcow2",
+        "node-name": f"disk-{number}",
+        "file": f"file-{number}",
+        "read-only": not is_top,
+        "discard": "unmap",
+        "cache": {"direct": False, "no-flush": is_disposable},
+    }
+    if number > 0:
+        node["backing"] = f"disk-{number - 1}"
+    return [file, node]
+
+
+def _machine(shape: Shape) -> list[str]:
+    if shape.architecture == "aarch64":
+        machine = "virt,gic-version=max,memory-backend=m0"
+    else:
+        machine = "microvm,pit=on,pic=on,rtc=on,acpi=on,isa-serial=on,memory-backend=m0"
+    match shape.accelerator:
+        case Accelerator.TCG:
+            accelerator, cpu = f"tcg,tb-size={TRANSLATION_MIB}", "max"
+        case Accelerator.KVM | Accelerator.HVF:
+            accelerator, cpu = str(shape.accelerator), "host"
+    return ["-M", machine, "-accel", accelerator, "-cpu", cpu]
+
+
+def _memory(shape: Shape, descriptor: int, is_shared: bool) -> str:
+    share = "on" if is_shared else "off"
+    return (
+        f"memory-backend-file,id=m0,size={shape.memory_mib}M,"
+        f"mem-path=/proc/self/fd/{descriptor},share={share}"
+    )
+
+
+def _kernel_words(shape: Shape) -> str:
+    if shape.architecture == "aarch64":
+        return f"console=ttyAMA0 {_KERNEL_WORDS}"
+    words = f"console=ttyS0 reboot=t nokaslr {_KERNEL_WORDS}"
+    if shape.accelerator is Accelerator.TCG:
+        # Without the hint the kernel hangs calibrating its clock in software.
+        words += " no_timer_check tsc_early_khz=2000000 lpj=4000000"
+    return words
+
+
+def _device(shape: Shape, kind: str) -> str:
+    return f"{kind}-pci" if shape.architecture == "aarch64" else f"{kind}-device"
+
+
+def _disk_words(shape: Shape, wiring: Wiring, *, is_disposable: bool) -> list[str]:
+    words = ["-add-fd", f"fd={wiring.root},set=0"]
+    nodes: list[dict[str, Any]] = [
+        {"driver": "file", "node-name": "root-file", "filename": "/dev/fdset/0", "read-only": True},
+        {"driver": "raw", "node-name": "root", "file": "root-file", "read-only": True},
+    ]
+    for number, descriptor in enumerate(wiring.disks):
+        words += ["-add-fd", f"fd={descriptor},set={number + 1}"]
+        is_top = number == len(wiring.disks) - 1
+        nodes += layer_options(number, number + 1, is_top=is_top, is_disposable=is_disposable)
+    for node in nodes:
+        words += ["-blockdev", json.dumps(node)]
+    block = _device(shape, "virtio-blk")
+    words += ["-device", f"{block},drive=root"]
+    words += ["-device", f"{block},drive=disk-{len(wiring.disks) - 1},write-cache=on,id=writable"]
+    return words

@@ -1,0 +1,154 @@
+"""Disks of machines: a blank filesystem, and qcow2 layers frozen one upon the other.
+
+Every layer a sandbox needs is hard-linked into its own directory, so nothing that is evicted or
+removed elsewhere can take a disk away from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.backends.qemu.jail import find_program
+from crucible.errors import BuildFailed, HostDiskFull, StateDamaged
+
+ROOT_NAME = "root.squashfs"
+BLANK_NAME = "disk-0.raw"
+_CLUSTER_BITS = 16
+_CLUSTER = 1 << _CLUSTER_BITS
+_QCOW2_MAGIC = 0x514649FB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskChain:
+    """The writable disk, lowest layer first; only the last one is ever written."""
+
+    layers: tuple[Path, ...]
+
+    @property
+    def top(self) -> Path:
+        return self.layers[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        return layer_size(self.top)
+
+
+def find_chain(directory: Path) -> DiskChain:
+    layers = [directory / BLANK_NAME]
+    while (path := directory / f"disk-{len(layers)}.qcow2").exists():
+        layers.append(path)
+    if len(layers) < 2 or not layers[0].exists():
+        raise StateDamaged(f"The disk of the sandbox in {directory} is gone")
+    return DiskChain(layers=tuple(layers))
+
+
+def clear(directory: Path) -> None:
+    """Removes what a start that was cut short may have left."""
+    for path in (*directory.glob("disk-*"), directory / ROOT_NAME):
+        path.unlink(missing_ok=True)
+
+
+def extend_chain(frozen: Sequence[Path], directory: Path, *, size_mib: int) -> DiskChain:
+    """Links the frozen layers into the directory and puts an empty one on top."""
+    layers = []
+    for number, layer in enumerate(frozen):
+        name = BLANK_NAME if number == 0 else f"disk-{number}.qcow2"
+        target = directory / name
+        if target != layer:
+            with contextlib.suppress(FileExistsError):
+                os.link(layer, target)
+        layers.append(target)
+    top = directory / f"disk-{len(layers)}.qcow2"
+    create_layer(top, size_mib << 20)
+    return DiskChain(layers=(*layers, top))
+
+
+def create_layer(path: Path, size: int) -> None:
+    """An empty qcow2 file. Written by hand because starting qemu-img costs more than a restore."""
+    entries_per_table = _CLUSTER // 8
+    table_entries = -(-size // (_CLUSTER * entries_per_table))
+    l1_clusters = -(-table_entries * 8 // _CLUSTER)
+    used = 3 + l1_clusters
+    header = struct.pack(
+        ">IIQIIQIIQQIIQQQQII",
+        _QCOW2_MAGIC, 3, 0, 0, _CLUSTER_BITS, size, 0, table_entries, 3 * _CLUSTER,
+        _CLUSTER, 1, 0, 0, 0, 0, 0, 4, 104,
+    )  # fmt: skip
+    try:
+        with path.open("xb") as file:
+            file.truncate(used * _CLUSTER)
+            file.write(header)
+            file.seek(_CLUSTER)
+            file.write(struct.pack(">Q", 2 * _CLUSTER))
+            file.seek(2 * _CLUSTER)
+            file.write(struct.pack(">H", 1) * used)
+    except OSError as error:
+        raise _translate(error, path) from error
+    path.chmod(0o600)
+
+
+def layer_size(path: Path) -> int:
+    """The size a layer shows to the machine, from its header; refuses what is not a disk of ours."""
+    if path.suffix == ".raw":
+        return path.stat().st_size
+    with path.open("rb") as file:
+        header = file.read(32)
+    if len(header) < 32 or struct.unpack(">I", header[:4])[0] != _QCOW2_MAGIC:
+        raise StateDamaged(f"The disk {path} is damaged: it has no header")
+    return int(struct.unpack(">Q", header[24:32])[0])
+
+
+def grow_layer(path: Path, size_mib: int) -> None:
+    subprocess.run(
+        [find_program("qemu-img"), "resize", "-q", "-f", "qcow2", str(path), f"{size_mib}M"],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+def make_blank(directory: Path, size_mib: int) -> Path:
+    """An empty ext4 filesystem, made once per size and shared by everyone as the lowest layer."""
+    path = directory / f"{size_mib}.raw"
+    if path.exists():
+        return path
+    directory.mkdir(parents=True, exist_ok=True)
+    building = directory / f".{size_mib}.{os.getpid()}"
+    try:
+        with building.open("wb") as file:
+            file.truncate(size_mib << 20)
+        subprocess.run(
+            [
+                find_program("mkfs.ext4"), "-q", "-F", "-m", "0", "-J", "size=16", "-L", "crucible",
+                "-U", "6372756c-0000-4000-8000-000000000001",
+                "-E", f"lazy_itable_init=0,lazy_journal_init=1,nodiscard,hash_seed={_HASH_SEED}",
+                str(building),
+            ],
+            check=True, stdin=subprocess.DEVNULL, capture_output=True, timeout=120,
+        )  # fmt: skip
+        building.chmod(0o400)
+        building.rename(path)
+    except subprocess.CalledProcessError as error:
+        raise BuildFailed(f"mkfs.ext4 failed: {error.stderr.decode(errors='replace')}") from error
+    except OSError as error:
+        raise _translate(error, path) from error
+    finally:
+        building.unlink(missing_ok=True)
+    return path
+
+
+_HASH_SEED = "6372756c-0000-4000-8000-000000000002"
+
+
+def _translate(error: OSError, path: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return HostDiskFull(str(path))
+    return error

@@ -1,0 +1,192 @@
+"""Where machines come into being: booted cold, restored from a saved one, or condensed into one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from crucible.backends.qemu import disks, limits, memory, saved
+from crucible.backends.qemu.command import Accelerator, Shape
+from crucible.backends.qemu.disks import DiskChain
+from crucible.backends.qemu.host import Host
+from crucible.backends.qemu.jail import Cage
+from crucible.backends.qemu.machine import QemuMachine, meet
+from crucible.backends.qemu.saved import SavedMachine
+from crucible.backends.qemu.shelf import MemoryShelf
+from crucible.backends.qemu.vmm import Launch, Vmm, launch
+from crucible.images.kernel import Kernel
+from crucible.sandbox.backend import BootPlan
+from crucible.sandbox.session import Command
+
+VMM_OVERHEAD_MIB = 192
+BOOT_DEADLINE_S = 60.0
+RESTORE_DEADLINE_S = 30.0
+_DISK_SLACK = 64 << 20
+_WARM_UPS: tuple[tuple[bytes, ...], ...] = ((b"/bin/sh", b"-c", b"true"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foundry:
+    """The parts every machine of one accelerator is made of on this host."""
+
+    host: Host
+    accelerator: Accelerator
+    kernel: Kernel
+    initramfs: Path
+    agent_digest: str
+    shelf: MemoryShelf
+
+    async def boot(
+        self, plan: BootPlan, chain: DiskChain, *, deadline_s: float = BOOT_DEADLINE_S
+    ) -> QemuMachine:
+        """From power-on, over the disk that is there."""
+        started = time.perf_counter()
+        descriptor = memory.create(plan.memory_mib << 20)
+        try:
+            vmm = self._launch(plan, chain, descriptor, start="boot")
+        finally:
+            os.close(descriptor)
+        return await self._welcome(plan, vmm, started=started, deadline_s=deadline_s)
+
+    async def restore(self, plan: BootPlan, source: SavedMachine) -> QemuMachine:
+        """A private copy of a saved machine, under the plan's identity."""
+        started = time.perf_counter()
+        wanted_mib = max(plan.disk_mib, source.disk_mib)
+        chain = disks.extend_chain(source.layers, plan.directory, size_mib=wanted_mib)
+        descriptor = await self.shelf.take(source)
+        vmm = self._launch(plan, chain, descriptor, start="incoming")
+        try:
+            await vmm.restore(source.state)
+        except BaseException:
+            await vmm.kill()
+            raise
+        machine = await self._welcome(
+            plan, vmm, started=started, deadline_s=RESTORE_DEADLINE_S
+        )
+        if wanted_mib > source.disk_mib:
+            await machine.grow_disk(wanted_mib)
+        return machine
+
+    async def make_template(self, plan: BootPlan, blank: Path) -> None:
+        """Boots a machine in the plan's directory and leaves it there saved and described."""
+        chain = disks.extend_chain([blank], plan.directory, size_mib=plan.disk_mib)
+        descriptor = memory.create(plan.memory_mib << 20)
+        try:
+            vmm = self._launch(plan, chain, descriptor, start="boot", shares_memory=True)
+            machine = await self._welcome(
+                plan, vmm, started=time.perf_counter(), deadline_s=BOOT_DEADLINE_S
+            )
+            try:
+                for argv in _WARM_UPS:
+                    await machine.run(Command(argv=argv, timeout_s=30))
+                await machine.guest.freeze()
+                await vmm.monitor.execute("stop")
+                await vmm.save(plan.directory / saved.STATE_FILE, with_memory=False)
+            finally:
+                await machine.close()
+            memory.save(descriptor, plan.directory / saved.MEMORY_FILE)
+        finally:
+            os.close(descriptor)
+        saved.describe(self._described(plan, plan.directory))
+
+    async def condense(
+        self, plan: BootPlan, stream: Path, layers: Sequence[Path], into: Path
+    ) -> None:
+        """Turns the stream of a running machine into a saved one: loaded once, never run."""
+        for number, layer in enumerate(layers):
+            os.link(layer, into / (disks.BLANK_NAME if number == 0 else f"disk-{number}.qcow2"))
+        chain = disks.extend_chain(layers, plan.directory, size_mib=plan.disk_mib)
+        descriptor = memory.create(plan.memory_mib << 20)
+        try:
+            vmm = self._launch(
+                plan, chain, descriptor, start="incoming", shares_memory=True, is_held=True
+            )
+            try:
+                await vmm.load_stream(stream)
+                await vmm.save(into / saved.STATE_FILE, with_memory=False)
+            finally:
+                await vmm.kill()
+            memory.save(descriptor, into / saved.MEMORY_FILE)
+        finally:
+            os.close(descriptor)
+        saved.describe(self._described(plan, into))
+
+    def shape(self, *, memory_mib: int, cpus: int) -> Shape:
+        return Shape(
+            architecture=self.host.architecture,
+            accelerator=self.accelerator,
+            memory_mib=memory_mib,
+            cpus=cpus,
+            kernel=self.kernel.vmlinuz,
+            initramfs=self.initramfs,
+        )
+
+    def _described(self, plan: BootPlan, directory: Path) -> SavedMachine:
+        return SavedMachine(
+            directory=directory,
+            memory_mib=plan.memory_mib,
+            cpus=plan.cpus,
+            accelerator=str(self.accelerator),
+            disk_mib=plan.disk_mib,
+            kernel_digest=self.kernel.digest,
+            agent_digest=self.agent_digest,
+            image_digest=plan.image.digest,
+            vmm=self.host.version,
+        )
+
+    def _launch(
+        self,
+        plan: BootPlan,
+        chain: DiskChain,
+        descriptor: int,
+        *,
+        start: Literal["boot", "incoming"],
+        shares_memory: bool = False,
+        is_held: bool = False,
+    ) -> Vmm:
+        root = plan.directory / disks.ROOT_NAME
+        if not root.exists():
+            os.link(plan.image.root, root)
+        caps = limits.Caps(
+            memory_bytes=(plan.memory_mib + VMM_OVERHEAD_MIB) << 20, cpus=plan.cpus, pids=64
+        )
+        largest = max(chain.size_bytes + chain.size_bytes // 64, plan.memory_mib << 20)
+        cage = Cage(
+            lifetime=plan.lifetime,
+            host_uid=plan.host_uid,
+            group=limits.make_group(plan.sandbox_id, caps),
+            max_file_bytes=largest + _DISK_SLACK,
+            needs_kvm=self.accelerator is Accelerator.KVM,
+        )
+        order = Launch(
+            directory=plan.directory,
+            shape=self.shape(memory_mib=plan.memory_mib, cpus=plan.cpus),
+            chain=chain,
+            cage=cage,
+            start=start,
+            shares_memory=shares_memory,
+            is_held=is_held,
+        )
+        return launch(
+            order, sandbox_id=plan.sandbox_id, program=self.host.program, memory=descriptor
+        )
+
+    async def _welcome(
+        self, plan: BootPlan, vmm: Vmm, *, started: float, deadline_s: float
+    ) -> QemuMachine:
+        try:
+            guest = await meet(plan, vmm, deadline_s=deadline_s, is_fresh=True)
+            met = time.perf_counter()
+            await guest.prepare(plan.identity)
+        except BaseException:
+            await vmm.kill()
+            raise
+        machine = QemuMachine(plan=plan, vmm=vmm, guest=guest)
+        machine.add_stage("restore", met - started)
+        machine.add_stage("agent", time.perf_counter() - met)
+        return machine
+

@@ -1,0 +1,114 @@
+"""The VMM's cage: bubblewrap around QEMU, another user when we are root, limits, and nothing inherited."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.backends.qemu.limits import LimitsGroup
+from crucible.errors import BootFailed, PrerequisiteMissing
+from crucible.sandbox.backend import Lifetime
+
+KVM_DEVICE = Path("/dev/kvm")
+# Above every range that distributions hand out, so that no account of the host is ever meant.
+FIRST_UID = 1_900_000_000
+PROBE_UID = FIRST_UID
+_MAX_OPEN_FILES = 256
+_LIBRARY_DIRECTORIES = ("lib", "lib32", "lib64", "libx32", "bin", "sbin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cage:
+    """How one VMM is to be held. `host_uid` is None unless we are root and can become someone else."""
+
+    lifetime: Lifetime
+    host_uid: int | None
+    group: LimitsGroup
+    max_file_bytes: int
+    needs_kvm: bool
+
+
+def spawn(
+    cage: Cage, argv: Sequence[str], *, descriptors: Sequence[int], errors: int, info: int
+) -> subprocess.Popen[bytes]:
+    """Starts argv in the cage. Only `descriptors` survive in it, under their own numbers.
+
+    `info` receives bubblewrap's report, which names the pid of the caged process.
+    """
+    entries = cage.group.open_entries()
+    gid = _kvm_group() if cage.needs_kvm else cage.host_uid
+
+    def enter() -> None:
+        for entry in entries:
+            os.write(entry, b"0")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_OPEN_FILES, _MAX_OPEN_FILES))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (cage.max_file_bytes, cage.max_file_bytes))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        os.umask(0o077)
+        if cage.host_uid is not None:
+            os.setgroups([])
+            os.setresgid(*[gid if gid is not None else cage.host_uid] * 3)
+            os.setresuid(cage.host_uid, cage.host_uid, cage.host_uid)
+
+    try:
+        return subprocess.Popen(
+            [*_wrapper(cage, info), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(*descriptors, info),
+            env={},
+            cwd="/",
+            start_new_session=True,
+            restore_signals=True,
+            preexec_fn=enter,  # noqa: PLW1509 - the child only makes system calls
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BootFailed(f"The machine could not be started: {error}") from error
+    finally:
+        for entry in entries:
+            os.close(entry)
+
+
+def find_program(name: str) -> str:
+    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if found is None:
+        raise PrerequisiteMissing(
+            f"{name} is not installed", hint="Run `crucible doctor` for the exact command"
+        )
+    return found
+
+
+def _wrapper(cage: Cage, info: int) -> list[str]:
+    argv = [find_program("bwrap"), "--unshare-all", "--cap-drop", "ALL", "--clearenv", "--as-pid-1"]
+    argv += ["--info-fd", str(info)]
+    if cage.lifetime == "command":
+        argv.append("--die-with-parent")
+    argv += ["--ro-bind", "/usr", "/usr"]
+    for name in _LIBRARY_DIRECTORIES:
+        path = Path("/", name)
+        if path.is_symlink():
+            argv += ["--symlink", os.readlink(path), str(path)]
+        elif path.is_dir():
+            argv += ["--ro-bind", str(path), str(path)]
+    argv += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--proc", "/proc"]
+    if cage.needs_kvm:
+        argv += ["--dev-bind", str(KVM_DEVICE), str(KVM_DEVICE)]
+    return [*argv, "--chdir", "/", "--remount-ro", "/", "--"]
+
+
+def _kvm_group() -> int | None:
+    with contextlib.suppress(OSError):
+        status = KVM_DEVICE.stat()
+        if status.st_mode & stat.S_IRGRP and status.st_mode & stat.S_IWGRP:
+            return status.st_gid
+    return None

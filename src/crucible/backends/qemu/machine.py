@@ -1,0 +1,200 @@
+"""A sandbox on QEMU: the VMM and the guest inside it as one thing that can be used, kept and copied."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+
+from crucible.backends.qemu import disks
+from crucible.backends.qemu.command import layer_options
+from crucible.backends.qemu.vmm import AGENT_SOCKET, Vmm, connect_socket
+from crucible.errors import BootFailed, GuestGone, GuestSilent, SandboxError
+from crucible.sandbox.backend import BootPlan, MachineHandle, Stage
+from crucible.sandbox.guest.channel import FLUSH_AFTER_S, GuestChannel
+from crucible.sandbox.guest.session import GuestSession
+from crucible.sandbox.session import (
+    ByteStream,
+    Command,
+    Completed,
+    ExecInfo,
+    Files,
+    Process,
+    Stats,
+)
+
+FROZEN = 2
+_OOM_WORDS = (b"Out of memory", b"oom-kill")
+
+
+class QemuMachine:
+    """Implements `sandbox.backend.Machine`."""
+
+    def __init__(self, *, plan: BootPlan, vmm: Vmm, guest: GuestSession) -> None:
+        self._plan = plan
+        self._vmm = vmm
+        self.guest = guest
+        self._stages: list[Stage] = []
+        self._console = b""
+
+    @property
+    def handle(self) -> MachineHandle:
+        return self._vmm.handle
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return tuple(self._stages)
+
+    def add_stage(self, name: str, seconds: float) -> None:
+        self._stages.append(Stage(name=name, seconds=seconds))
+
+    @property
+    def files(self) -> Files:
+        return self.guest.files
+
+    async def start(self, command: Command) -> Process:
+        return await self.guest.start(command)
+
+    async def run(
+        self, command: Command, *, input: bytes = b"", max_output: int = 1 << 24
+    ) -> Completed:
+        return await self.guest.run(command, input=input, max_output=max_output)
+
+    async def dial(self, port: int) -> ByteStream:
+        return await self.guest.dial(port)
+
+    async def stats(self) -> Stats:
+        return await self.guest.stats()
+
+    async def list_execs(self) -> list[ExecInfo]:
+        return await self.guest.list_execs()
+
+    async def attach(
+        self, info: ExecInfo, *, output_offset: int = 0, errors_offset: int = 0
+    ) -> Process:
+        return await self.guest.attach(
+            info, output_offset=output_offset, errors_offset=errors_offset
+        )
+
+    async def pause(self) -> None:
+        await self._vmm.monitor.execute("stop")
+
+    async def resume(self) -> None:
+        await self._vmm.monitor.execute("cont")
+
+    async def console(self) -> bytes:
+        self._console = (self._console + await self._vmm.console())[-65536:]
+        return self._console
+
+    async def ended(self) -> str:
+        why = await self._vmm.ended()
+        if "kernel" in why and any(word in await self.console() for word in _OOM_WORDS):
+            return "it ran out of memory"
+        return why
+
+    async def grow_disk(self, size_mib: int) -> None:
+        """Tells the running machine that its disk is larger, and stretches the filesystem over it."""
+        node = f"disk-{len(disks.find_chain(self._plan.directory).layers) - 1}"
+        await self._vmm.monitor.execute(
+            "block_resize", {"node-name": node, "size": size_mib << 20}
+        )
+        await self.guest.grow()
+
+    async def freeze_into(self, stream: Path) -> tuple[Path, ...]:
+        """Stands still, writes memory and devices to `stream`, freezes the disk layers, goes on.
+
+        Gives the frozen layers, which together with the stream are one consistent moment.
+        """
+        frozen = disks.find_chain(self._plan.directory).layers
+        await self.guest.freeze()
+        try:
+            await self._vmm.monitor.execute("stop")
+            try:
+                await self._push_layer(len(frozen))
+                await self._vmm.save(stream, with_memory=True)
+            finally:
+                await self._vmm.monitor.execute("cont")
+        finally:
+            await self.guest.thaw()
+        return frozen
+
+    async def shutdown(self, grace_s: float) -> None:
+        with contextlib.suppress(SandboxError, TimeoutError):
+            await self.guest.shutdown(grace_s)
+            async with asyncio.timeout(grace_s + 10):
+                await self._vmm.ended()
+        await self.close()
+
+    async def close(self) -> None:
+        await self.guest.close()
+        await self._vmm.kill()
+
+    async def detach(self) -> None:
+        await self.guest.close()
+        self._vmm.detach()
+
+    async def _push_layer(self, number: int) -> None:
+        """Puts an empty layer on top of the stopped machine's disk; what is below stays as it is."""
+        monitor = self._vmm.monitor
+        path = self._plan.directory / f"disk-{number}.qcow2"
+        disks.create_layer(path, disks.find_chain(self._plan.directory).size_bytes)
+        fdset = number + 1
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            await monitor.execute("add-fd", {"fdset-id": fdset}, fd=descriptor)
+        finally:
+            os.close(descriptor)
+        file, node = layer_options(
+            number, fdset, is_top=True, is_disposable=self._plan.lifetime == "command"
+        )
+        node["backing"] = None
+        await monitor.execute("blockdev-add", file)
+        await monitor.execute("blockdev-add", node)
+        await monitor.execute(
+            "blockdev-snapshot", {"node": f"disk-{number - 1}", "overlay": f"disk-{number}"}
+        )
+
+
+async def drop_unused_layer(vmm: Vmm, directory: Path) -> None:
+    """A holder that died while it froze a disk may have left an empty layer QEMU never took."""
+    nodes = {node.get("node-name") for node in await vmm.monitor.execute("query-named-block-nodes")}
+    top = len(disks.find_chain(directory).layers) - 1
+    if f"disk-{top}" not in nodes:
+        (directory / f"disk-{top}.qcow2").unlink()
+
+
+async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestSession:
+    """Joins the agent inside. If it stays silent or its machine ends, says why as well as can be known."""
+    # A fresh machine has no cut frame to flush, and flushing would only slow down a busy host.
+    flush_after_s = deadline_s if is_fresh else FLUSH_AFTER_S
+    meeting = asyncio.create_task(
+        GuestChannel.connect(
+            connect_socket(plan.directory, AGENT_SOCKET),
+            name=plan.name,
+            deadline_s=deadline_s,
+            why_gone=vmm.ended,
+            flush_after_s=flush_after_s,
+        )
+    )
+    ending = asyncio.create_task(vmm.ended())
+    try:
+        await asyncio.wait({meeting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if meeting.done():
+            return GuestSession(meeting.result())
+    except (GuestSilent, GuestGone) as error:
+        words = _last_words(await vmm.console())
+        raise BootFailed(error.message, hint=words or error.hint) from error
+    finally:
+        meeting.cancel()
+        ending.cancel()
+        await asyncio.gather(meeting, ending, return_exceptions=True)
+    raise BootFailed(
+        f"The machine of sandbox {plan.name!r} ended before it answered: {ending.result()}",
+        hint=_last_words(await vmm.console()) or "Run `crucible doctor`",
+    )
+
+
+def _last_words(console: bytes) -> str:
+    lines = [line for line in console.decode(errors="replace").splitlines() if line.strip()]
+    return f"Its console said: {lines[-1][:200]}" if lines else ""

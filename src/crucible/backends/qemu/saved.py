@@ -1,0 +1,105 @@
+"""A machine at rest in a directory: memory, device state, frozen disk layers and a manifest.
+
+Templates and snapshots are both this. Whoever reads one checks it first; whoever writes one
+writes it aside and renames it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from crucible.backends.qemu import disks
+from crucible.errors import TemplateDamaged
+
+FORMAT = 1
+MEMORY_FILE = "ram"
+STATE_FILE = "state"
+MANIFEST_FILE = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedMachine:
+    directory: Path
+    memory_mib: int
+    cpus: int
+    accelerator: str
+    disk_mib: int
+    kernel_digest: str
+    agent_digest: str
+    image_digest: str
+    vmm: str
+
+    @property
+    def memory(self) -> Path:
+        return self.directory / MEMORY_FILE
+
+    @property
+    def state(self) -> Path:
+        return self.directory / STATE_FILE
+
+    @property
+    def layers(self) -> tuple[Path, ...]:
+        return disks.find_chain(self.directory).layers
+
+
+def describe(saved: SavedMachine) -> None:
+    """Writes the manifest: the last step of saving, so a directory with one is complete."""
+    facts: dict[str, Any] = {**asdict(saved), "format": FORMAT}
+    del facts["directory"]
+    facts["files"] = {
+        path.name: _marks(path) | {"sha256": _digest(path)}
+        for path in (saved.memory, saved.state, *saved.layers[1:])
+    }
+    temporary = saved.directory / f".{MANIFEST_FILE}"
+    with temporary.open("w") as file:
+        json.dump(facts, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(saved.directory / MANIFEST_FILE)
+
+
+def load(directory: Path) -> SavedMachine:
+    """Reads and checks a saved machine quickly: every file must be what it was when it was written."""
+    facts = _read_manifest(directory)
+    for name, marks in facts["files"].items():
+        path = directory / name
+        try:
+            now = _marks(path)
+        except OSError:
+            raise TemplateDamaged(f"{name} is missing in {directory}") from None
+        if now["size"] != marks["size"] or now["mtime_ns"] != marks["mtime_ns"]:
+            raise TemplateDamaged(f"{name} in {directory} was changed or cut short")
+    known = {name: facts[name] for name in SavedMachine.__slots__ if name != "directory"}
+    return SavedMachine(directory=directory, **known)
+
+
+def verify(directory: Path) -> None:
+    """Reads every byte: for snapshots that were imported and for `doctor`."""
+    for name, marks in _read_manifest(directory)["files"].items():
+        if _digest(directory / name) != marks["sha256"]:
+            raise TemplateDamaged(f"{name} in {directory} has other contents than it was saved with")
+
+
+def _read_manifest(directory: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads((directory / MANIFEST_FILE).read_text())
+        if facts["format"] != FORMAT or not isinstance(facts["files"], dict):
+            raise TemplateDamaged(f"{directory} was saved in another format")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TemplateDamaged(f"{directory} has no readable manifest ({error})") from None
+    return dict(facts)
+
+
+def _marks(path: Path) -> dict[str, int]:
+    status = path.stat()
+    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

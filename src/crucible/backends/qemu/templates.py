@@ -1,0 +1,119 @@
+"""Templates: machines saved once at "agent ready", from which every sandbox starts.
+
+Found by a key of everything that shaped them, made once however many ask, checked before use,
+thrown away when damaged, and evicted by least use under a limit. A machine that was started from
+a template does not need it any more: it holds its memory by descriptor and its disk by link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from crucible.backends.qemu import saved
+from crucible.backends.qemu.saved import SavedMachine
+from crucible.errors import TemplateDamaged
+from crucible.images.lock import held
+from crucible.images.report import Report, silent
+
+Maker = Callable[[Path], Awaitable[None]]
+
+
+class TemplateStore:
+    def __init__(self, root: Path, *, limit_mib: int, report: Report = silent) -> None:
+        self._root = root
+        self._limit = limit_mib << 20
+        self._report = report
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def find(self, key: str) -> SavedMachine | None:
+        directory = self._root / key
+        if not directory.is_dir():
+            return None
+        try:
+            found = saved.load(directory)
+        except TemplateDamaged as damage:
+            self._report("template", f"{damage.message}; it is made again")
+            _discard(directory)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(directory)
+        return found
+
+    async def obtain(self, key: str, make: Maker) -> SavedMachine:
+        """The template of that key. `make` fills an empty directory, manifest included."""
+        if (found := self.find(key)) is not None:
+            return found
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            lock = held(self._root / f".{key}.lock", stage="template", report=self._report)
+            await asyncio.to_thread(lock.__enter__)
+            try:
+                if (found := self.find(key)) is not None:
+                    return found
+                await self._make(key, make)
+            finally:
+                lock.__exit__(None, None, None)
+        self.evict(keep=key)
+        made = self.find(key)
+        if made is None:
+            raise TemplateDamaged(f"{key} vanished while it was made")
+        return made
+
+    def evict(self, *, keep: str = "") -> list[str]:
+        """Removes the least recently used until what is left fits; the newest one always stays."""
+        entries = sorted(
+            (path.stat().st_mtime, path)
+            for path in self._root.iterdir()
+            if path.is_dir() and not path.name.startswith(".")
+        )
+        total = sum(disk_usage(path) for _, path in entries)
+        evicted = []
+        for _, path in entries:
+            if total <= self._limit:
+                break
+            if path.name != keep:
+                total -= disk_usage(path)
+                _discard(path)
+                evicted.append(path.name)
+        return evicted
+
+    async def _make(self, key: str, make: Maker) -> None:
+        building = self._root / f".{key}.making"
+        shutil.rmtree(building, ignore_errors=True)
+        building.mkdir(parents=True, mode=0o700)
+        started = time.monotonic()
+        self._report("template", "booting a machine once to start all others from")
+        try:
+            await make(building)
+            building.rename(self._root / key)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+        self._report("template", f"ready after {time.monotonic() - started:.1f} s")
+
+
+def template_key(facts: Mapping[str, object]) -> str:
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def disk_usage(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_blocks * 512
+    return total
+
+
+def _discard(directory: Path) -> None:
+    """Out of sight first, so that nobody finds half of it."""
+    grave = directory.parent / f".{directory.name}.{os.getpid()}.gone"
+    with contextlib.suppress(OSError):
+        directory.rename(grave)
+    shutil.rmtree(grave, ignore_errors=True)

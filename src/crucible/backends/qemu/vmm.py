@@ -1,0 +1,303 @@
+"""One QEMU process: started in its cage, spoken to over QMP, ended. Knows nothing of guests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crucible.backends.qemu import jail
+from crucible.backends.qemu.command import Shape, Start, Wiring, arguments, machine_word
+from crucible.backends.qemu.disks import ROOT_NAME, DiskChain
+from crucible.backends.qemu.limits import find_group
+from crucible.backends.qemu.qmp import Monitor, MonitorClosed
+from crucible.errors import BootFailed
+from crucible.sandbox import processes
+from crucible.sandbox.backend import MachineHandle
+
+MONITOR_SOCKET = "monitor.sock"
+AGENT_SOCKET = "agent.sock"
+ERRORS_FILE = "vmm.log"
+_MIGRATION_DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start one QEMU in a sandbox's directory."""
+
+    directory: Path
+    shape: Shape
+    chain: DiskChain
+    cage: jail.Cage
+    start: Start = "boot"
+    shares_memory: bool = False
+    is_held: bool = False
+
+
+class Vmm:
+    """A running QEMU and the line to its monitor."""
+
+    def __init__(self, *, sandbox_id: str, directory: Path, handle: MachineHandle) -> None:
+        self._sandbox_id = sandbox_id
+        self._directory = directory
+        self.handle = handle
+        self.monitor = Monitor(connect_socket(directory, MONITOR_SOCKET))
+        self._pidfd = _watchable(handle)
+        self._why: str | None = None
+        self._ended = asyncio.Event()
+        self._watch = asyncio.create_task(self._watch_events())
+        loop = asyncio.get_running_loop()
+        if self._pidfd is None:
+            self._end("its process is gone")
+        else:
+            loop.add_reader(self._pidfd, self._process_ended)
+
+    async def restore(self, state: Path) -> None:
+        """Loads the device state of a saved machine over the memory it was started with."""
+        with state.open("rb") as file:
+            self.monitor.send("getfd", {"fdname": "state"}, fd=file.fileno())
+        self.monitor.send("migrate-set-capabilities", _shared_memory_stays(True))
+        await self.monitor.execute("migrate-incoming", {"uri": "fd:state"})
+
+    async def load_stream(self, stream: Path) -> None:
+        """Loads a whole saved stream, memory included, and waits until it is there."""
+        with stream.open("rb") as file:
+            self.monitor.send("getfd", {"fdname": "state"}, fd=file.fileno())
+        await self.monitor.execute("migrate-incoming", {"uri": "fd:state"})
+        await self._await_migration()
+
+    async def save(self, path: Path, *, with_memory: bool) -> None:
+        """Writes the stopped machine's state; shared memory stays where it is unless asked for."""
+        with path.open("xb") as file:
+            self.monitor.send("getfd", {"fdname": "save"}, fd=file.fileno())
+            self.monitor.send("migrate-set-capabilities", _shared_memory_stays(not with_memory))
+            self.monitor.send("migrate-set-parameters", {"max-bandwidth": 1 << 40})
+            await self.monitor.execute("migrate", {"uri": "fd:save"})
+            await self._await_migration()
+            os.fsync(file.fileno())
+
+    async def console(self) -> bytes:
+        """What the console said since it was last asked; QEMU keeps the last 64 KiB."""
+        try:
+            text = await self.monitor.execute(
+                "ringbuf-read", {"device": "console", "size": 65536, "format": "utf8"}
+            )
+        except (MonitorClosed, BootFailed):
+            return b""
+        return str(text).encode()
+
+    def errors(self) -> str:
+        with contextlib.suppress(OSError), (self._directory / ERRORS_FILE).open("rb") as file:
+            return file.read(4096).decode(errors="replace").strip()
+        return ""
+
+    async def ended(self) -> str:
+        await self._ended.wait()
+        return self._why or "it ended"
+
+    @property
+    def why_ended(self) -> str | None:
+        return self._why
+
+    async def kill(self) -> None:
+        """Ends the process at once and clears what it leaves outside its directory."""
+        self._end("it was stopped")
+        self.detach()
+        bury(self._directory, self._sandbox_id, self.handle)
+
+    def detach(self) -> None:
+        self._watch.cancel()
+        self.monitor.close()
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    async def _watch_events(self) -> None:
+        while True:
+            event = await self.monitor.events.get()
+            if event.get("event") == "SHUTDOWN":
+                reason = str(event.get("data", {}).get("reason", ""))
+                self._end(_shutdown_reason(reason))
+
+    def _process_ended(self) -> None:
+        if find_group(self._sandbox_id).oom_kills():
+            self._end("the host killed it for exceeding its memory")
+            return
+        detail = self.errors()
+        self._end(f"its VMM stopped{': ' + detail if detail else ''}")
+
+    def _end(self, why: str) -> None:
+        if self._why is None:
+            self._why = why
+        self._ended.set()
+
+    async def _await_migration(self) -> None:
+        deadline = asyncio.get_running_loop().time() + _MIGRATION_DEADLINE_S
+        while asyncio.get_running_loop().time() < deadline:
+            answer = await self.monitor.execute("query-migrate")
+            status = answer.get("status") if isinstance(answer, dict) else None
+            if status == "completed":
+                return
+            if status in ("failed", "cancelled"):
+                why = answer.get("error-desc", "no reason given")
+                raise BootFailed(f"The machine's state could not be moved: {why}")
+            await asyncio.sleep(0.003)
+        raise BootFailed(f"The machine's state was not moved within {_MIGRATION_DEADLINE_S:g} s")
+
+
+def launch(plan: Launch, *, sandbox_id: str, program: str, memory: int) -> Vmm:
+    listeners = [_listen(plan.directory, MONITOR_SOCKET), _listen(plan.directory, AGENT_SOCKET)]
+    opened: list[int] = []
+    info_read, info_write = os.pipe2(os.O_CLOEXEC)
+    errors = os.open(
+        plan.directory / ERRORS_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+    )
+    try:
+        wiring = _open_wiring(plan, listeners, memory, opened)
+        words = arguments(
+            plan.shape,
+            wiring,
+            sandbox_id=sandbox_id,
+            start=plan.start,
+            shares_memory=plan.shares_memory,
+            is_disposable=plan.cage.lifetime == "command",
+        )
+        if plan.is_held:
+            words.append("-S")
+        child = jail.spawn(
+            plan.cage,
+            [program, *words],
+            descriptors=wiring.all(),
+            errors=errors,
+            info=info_write,
+        )
+        os.close(info_write)
+        info_write = -1
+        handle = _identify(child.pid, info_read)
+        # The process is watched and reaped by pidfd; Popen must not warn that it was left.
+        child.returncode = 0
+    finally:
+        for descriptor in (*opened, errors, info_read, info_write):
+            if descriptor >= 0:
+                os.close(descriptor)
+        for listener in listeners:
+            listener.close()
+    return Vmm(sandbox_id=sandbox_id, directory=plan.directory, handle=handle)
+
+
+def connect_socket(directory: Path, name: str) -> socket.socket:
+    """Connects through the directory's descriptor: the path itself may be too long for a socket."""
+    at = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(f"/proc/self/fd/{at}/{name}")
+    except OSError as error:
+        sock.close()
+        raise BootFailed(f"The machine's socket {name} does not answer: {error}") from error
+    finally:
+        os.close(at)
+    return sock
+
+
+def is_alive(handle: MachineHandle) -> bool:
+    return processes.is_running(handle.pid, handle.started)
+
+
+def bury(directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
+    """Ends whatever runs for a sandbox, with or without knowing its pid, and clears its sockets."""
+    if handle is not None:
+        processes.kill_and_wait(handle.pid, handle.started)
+        wrapper = json.loads(handle.detail or "{}")
+        if wrapper:
+            processes.kill_and_wait(wrapper["pid"], wrapper["started"])
+    else:
+        for pid in processes.find_by_word(machine_word(sandbox_id)):
+            processes.kill_and_wait(pid, processes.start_mark(pid) or "")
+    find_group(sandbox_id).remove()
+    for name in (MONITOR_SOCKET, AGENT_SOCKET):
+        with contextlib.suppress(OSError):
+            (directory / name).unlink()
+
+
+def _listen(directory: Path, name: str) -> socket.socket:
+    at = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            (directory / name).unlink()
+        sock.bind(f"/proc/self/fd/{at}/{name}")
+        (directory / name).chmod(0o600)
+        sock.listen(4)
+    finally:
+        os.close(at)
+    return sock
+
+
+def _open_wiring(
+    plan: Launch, listeners: list[socket.socket], memory: int, opened: list[int]
+) -> Wiring:
+    def take(path: Path, flags: int = os.O_RDONLY) -> int:
+        opened.append(os.open(path, flags | os.O_CLOEXEC))
+        return opened[-1]
+
+    frozen = [take(layer) for layer in plan.chain.layers[:-1]]
+    return Wiring(
+        memory=memory,
+        monitor=listeners[0].fileno(),
+        agent=listeners[1].fileno(),
+        root=take(plan.directory / ROOT_NAME),
+        kernel=take(plan.shape.kernel),
+        initramfs=take(plan.shape.initramfs),
+        disks=[*frozen, take(plan.chain.top, os.O_RDWR)],
+    )
+
+
+def _identify(wrapper_pid: int, info: int) -> MachineHandle:
+    """bubblewrap tells the pid of what it started; killing that one ends everything inside."""
+    text = b""
+    while not text.rstrip().endswith(b"}"):
+        data = os.read(info, 4096)
+        if not data:
+            break
+        text += data
+    try:
+        pid = int(json.loads(text)["child-pid"])
+    except (ValueError, KeyError):
+        os.waitpid(wrapper_pid, 0)
+        raise BootFailed("The machine's cage could not be built", hint="Run `crucible doctor`") from None
+    wrapper = {"pid": wrapper_pid, "started": processes.start_mark(wrapper_pid) or ""}
+    return MachineHandle(
+        pid=pid, started=processes.start_mark(pid) or "", detail=json.dumps(wrapper)
+    )
+
+
+def _watchable(handle: MachineHandle) -> int | None:
+    try:
+        pidfd = os.pidfd_open(handle.pid)
+    except OSError:
+        return None
+    if not is_alive(handle):
+        os.close(pidfd)
+        return None
+    return pidfd
+
+
+def _shared_memory_stays(is_on: bool) -> dict[str, Any]:
+    return {"capabilities": [{"capability": "x-ignore-shared", "state": is_on}]}
+
+
+def _shutdown_reason(reason: str) -> str:
+    known = {
+        "guest-shutdown": "it powered itself off",
+        "guest-reset": "its kernel stopped (panic or reset)",
+        "guest-panic": "its kernel panicked",
+        "host-signal": "its VMM was told to stop",
+        "host-qmp-quit": "it was stopped",
+    }
+    return known.get(reason, f"it shut down ({reason or 'no reason given'})")

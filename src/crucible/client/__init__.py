@@ -1,0 +1,1 @@
+"""The short way to the program that holds the running sandboxes: standard library only, no asyncio."""

@@ -1,0 +1,47 @@
+"""Where Crucible keeps its state and what the environment sets: read once, then frozen."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from crucible.errors import BadSetting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """`home` is the one state directory; everything Crucible writes lies beneath it."""
+
+    home: Path
+    template_limit_mib: int = 8192
+    owner_idle_s: float = 30.0
+
+
+def load_config(environment: dict[str, str] | None = None) -> Config:
+    values = dict(os.environ) if environment is None else environment
+    return Config(
+        home=_home(values),
+        template_limit_mib=_number(values, "CRUCIBLE_TEMPLATE_LIMIT_MIB", 8192),
+        owner_idle_s=float(_number(values, "CRUCIBLE_OWNER_IDLE_S", 30)),
+    )
+
+
+def _home(values: dict[str, str]) -> Path:
+    if explicit := values.get("CRUCIBLE_HOME"):
+        return Path(os.path.abspath(explicit))
+    if data := values.get("XDG_DATA_HOME"):
+        return Path(os.path.abspath(data)) / "crucible"
+    home = values.get("HOME")
+    if not home:
+        raise BadSetting("Neither CRUCIBLE_HOME nor HOME is set", hint="Set CRUCIBLE_HOME")
+    return Path(home) / ".local" / "share" / "crucible"
+
+
+def _number(values: dict[str, str], name: str, default: int) -> int:
+    text = values.get(name)
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise BadSetting(f"{name} is {text!r}", hint="It must be a whole number")
+    return int(text)

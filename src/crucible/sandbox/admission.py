@@ -1,0 +1,48 @@
+"""Whether the host can carry one more sandbox, told with the figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crucible.errors import NotEnoughMemory
+
+RESERVE_MIB = 256
+OVERHEAD_MIB = 64
+
+
+def available_mib() -> int:
+    """What the kernel says new programs can have, or less where a cgroup caps us."""
+    free = _meminfo_mib()
+    cap = _cgroup_room_mib()
+    return free if cap is None else min(free, cap)
+
+
+def admit(memory_mib: int, promised_mib: int = 0) -> None:
+    """Raises NotEnoughMemory unless the whole of it could be used. `promised` is not in use yet."""
+    wanted = memory_mib + OVERHEAD_MIB
+    room = available_mib() - RESERVE_MIB - promised_mib
+    if wanted > room:
+        raise NotEnoughMemory(wanted, max(0, room))
+
+
+def _meminfo_mib() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) >> 10
+    return 0
+
+
+def _cgroup_room_mib() -> int | None:
+    for used_name, cap_name in (
+        ("memory.current", "memory.max"),
+        ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"),
+    ):
+        root = Path("/sys/fs/cgroup")
+        try:
+            cap = (root / cap_name).read_text().strip()
+            used = int((root / used_name).read_text())
+        except (OSError, ValueError):
+            continue
+        if cap.isdecimal() and int(cap) < 1 << 60:
+            return max(0, int(cap) - used) >> 20
+    return None

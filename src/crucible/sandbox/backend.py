@@ -1,0 +1,125 @@
+"""The seam to whatever boots machines. A backend knows one VMM and no caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from crucible.images.catalog import Image
+from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.session import ExecInfo, Identity, Process, Session
+
+Report = Callable[[str, str], None]
+Lifetime = Literal["command", "sandbox"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """What the host lacks for a backend, and the exact command that mends it."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootPlan:
+    """Everything a backend needs to know. `directory` exists, is private and will hold all its files.
+
+    lifetime "command" ends with the calling process, however that dies; "sandbox" outlives it.
+    `disk` "fresh" begins from the image, "kept" boots again from the disk that is in `directory`.
+    """
+
+    sandbox_id: str
+    name: str
+    directory: Path
+    image: Image
+    memory_mib: int
+    cpus: int
+    disk_mib: int
+    identity: Identity
+    lifetime: Lifetime
+    disk: Literal["fresh", "kept"] = "fresh"
+    host_uid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One measured part of a start, in seconds."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineHandle:
+    """What must be written down so that another process can take a machine over, or bury it."""
+
+    pid: int
+    started: str
+    detail: str = ""
+
+
+class Machine(Session, Protocol):
+    """A session on a machine of ours, which can be held still, kept and handed on."""
+
+    @property
+    def handle(self) -> MachineHandle: ...
+    @property
+    def stages(self) -> tuple[Stage, ...]: ...
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...
+    async def list_execs(self) -> list[ExecInfo]: ...
+    async def attach(
+        self, info: ExecInfo, *, output_offset: int = 0, errors_offset: int = 0
+    ) -> Process: ...
+    async def console(self) -> bytes: ...
+    async def ended(self) -> str:
+        """Waits until the machine is gone and says why."""
+        ...
+
+    async def shutdown(self, grace_s: float) -> None:
+        """Ends it cleanly: the disk is complete afterwards."""
+        ...
+
+    async def detach(self) -> None:
+        """Lets go without ending it."""
+        ...
+
+
+class Backend(Protocol):
+    """Turns a plan into a session."""
+
+    @property
+    def name(self) -> str: ...
+    async def is_worth_trying(self) -> bool:
+        """Whether `auto` should consider it here; cheap, and says nothing about working."""
+        ...
+
+    async def probe(self) -> Missing | None: ...
+    async def isolation(self) -> Isolation: ...
+    async def boot(self, plan: BootPlan) -> Machine:
+        """Raises BootFailed or GuestSilent, and then leaves nothing running."""
+        ...
+
+
+class KeepsMachines(Backend, Protocol):
+    """A backend whose machines outlive the process that booted them, and can be copied while they run."""
+
+    async def snapshot(self, machine: Machine, plan: BootPlan, into: Path) -> None:
+        """Saves memory, processes and disk into an empty directory; the machine goes on afterwards."""
+        ...
+
+    async def restore(self, plan: BootPlan, snapshot: Path) -> Machine:
+        """Boots a copy of a snapshot under a new identity."""
+        ...
+
+    async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> Machine:
+        """Takes over a running machine whose holder died; `is_paused` if it was paused by request."""
+        ...
+
+    def is_alive(self, handle: MachineHandle) -> bool: ...
+    def bury(self, directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
+        """Kills what runs and removes what lies outside the directory (limits groups)."""
+        ...

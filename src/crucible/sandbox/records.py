@@ -1,0 +1,322 @@
+"""What Crucible remembers of its sandboxes: SQLite, written before the side effect it describes.
+
+A record says what was meant; whether the process behind it still lives is asked of the host each time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from crucible.errors import (
+    HostDiskFull,
+    NameTaken,
+    SandboxMissing,
+    SnapshotMissing,
+    SnapshotTaken,
+    StateDamaged,
+    StateTooNew,
+)
+from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.spec import SandboxSpec
+
+FORMAT = 1
+FILE_NAME = "records.sqlite"
+
+State = Literal[
+    "creating", "created", "starting", "running", "paused", "stopping", "stopped", "broken", "removing"
+]
+
+_SCHEMA = """
+CREATE TABLE sandboxes (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    backend TEXT NOT NULL DEFAULT '',
+    isolation TEXT NOT NULL DEFAULT '',
+    image_digest TEXT NOT NULL DEFAULT '',
+    pid INTEGER,
+    pid_started TEXT NOT NULL DEFAULT '',
+    pid_detail TEXT NOT NULL DEFAULT '',
+    holder_pid INTEGER,
+    holder_started TEXT NOT NULL DEFAULT '',
+    host_uid INTEGER UNIQUE,
+    created_at REAL NOT NULL,
+    started_at REAL,
+    host_directory TEXT,
+    is_temporary INTEGER NOT NULL DEFAULT 0,
+    has_disk INTEGER NOT NULL DEFAULT 0,
+    note TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE snapshots (
+    tag TEXT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    sandbox_name TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    backend TEXT NOT NULL,
+    isolation TEXT NOT NULL,
+    image_digest TEXT NOT NULL,
+    created_at REAL NOT NULL
+);
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    who TEXT NOT NULL,
+    verb TEXT NOT NULL,
+    sandbox TEXT NOT NULL,
+    detail TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxRecord:
+    id: str
+    name: str
+    state: State
+    spec: SandboxSpec
+    directory: Path
+    created_at: float
+    backend: str = ""
+    isolation: str = ""
+    image_digest: str = ""
+    pid: int | None = None
+    pid_started: str = ""
+    pid_detail: str = ""
+    holder_pid: int | None = None
+    holder_started: str = ""
+    host_uid: int | None = None
+    started_at: float | None = None
+    host_directory: str | None = None
+    is_temporary: bool = False
+    has_disk: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRecord:
+    tag: str
+    id: str
+    state: Literal["saving", "saved", "removing"]
+    sandbox_name: str
+    spec: SandboxSpec
+    backend: str
+    isolation: str
+    image_digest: str
+    created_at: float
+    directory: Path
+
+
+def open_records(home: Path) -> Records:
+    return Records(home)
+
+
+class Records:
+    """One connection; safe to use from many processes at once. Not to be shared between threads."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        path = home / FILE_NAME
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
+            self._db.row_factory = sqlite3.Row
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._migrate(path)
+        except sqlite3.DatabaseError as error:
+            raise _translate(error, path) from error
+
+    def close(self) -> None:
+        self._db.close()
+
+    def add(self, record: SandboxRecord, *, first_uid: int | None = None) -> SandboxRecord:
+        """Writes a new record; with `first_uid` it is given a host user of its own from there on."""
+        with self._writing():
+            if first_uid is not None:
+                record = replace(record, host_uid=self._free_uid(first_uid))
+            row = _row_of(record)
+            names = ", ".join(row)
+            marks = ", ".join(f":{name}" for name in row)
+            try:
+                self._db.execute(f"INSERT INTO sandboxes ({names}) VALUES ({marks})", row)
+            except sqlite3.IntegrityError:
+                raise NameTaken(record.name) from None
+        return record
+
+    def update(self, record_id: str, **changes: Any) -> SandboxRecord:
+        """Changes fields of a record and gives it as it is now."""
+        assignments = ", ".join(f"{name} = :{name}" for name in changes)
+        with self._writing():
+            self._db.execute(
+                f"UPDATE sandboxes SET {assignments} WHERE id = :id",  # noqa: S608 - our own names
+                {**changes, "id": record_id},
+            )
+            row = self._db.execute("SELECT * FROM sandboxes WHERE id = ?", (record_id,)).fetchone()
+        if row is None:
+            raise SandboxMissing(record_id)
+        return self._record(row)
+
+    def delete(self, record_id: str) -> None:
+        with self._writing():
+            self._db.execute("DELETE FROM sandboxes WHERE id = ?", (record_id,))
+
+    def find(self, name: str) -> SandboxRecord:
+        row = self._db.execute("SELECT * FROM sandboxes WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise SandboxMissing(name)
+        return self._record(row)
+
+    def list(self) -> list[SandboxRecord]:
+        rows = self._db.execute("SELECT * FROM sandboxes ORDER BY created_at, name")
+        return [self._record(row) for row in rows]
+
+    def add_snapshot(self, record: SnapshotRecord) -> None:
+        row = {**asdict(record), "spec": _spec_json(record.spec)}
+        del row["directory"]
+        with self._writing():
+            try:
+                self._db.execute(
+                    "INSERT INTO snapshots VALUES (:tag, :id, :state, :sandbox_name, :spec, :backend,"
+                    " :isolation, :image_digest, :created_at)",
+                    row,
+                )
+            except sqlite3.IntegrityError:
+                raise SnapshotTaken(record.tag) from None
+
+    def mark_snapshot(self, tag: str, state: str) -> None:
+        with self._writing():
+            self._db.execute("UPDATE snapshots SET state = ? WHERE tag = ?", (state, tag))
+
+    def delete_snapshot(self, tag: str) -> None:
+        with self._writing():
+            self._db.execute("DELETE FROM snapshots WHERE tag = ?", (tag,))
+
+    def find_snapshot(self, tag: str) -> SnapshotRecord:
+        row = self._db.execute("SELECT * FROM snapshots WHERE tag = ?", (tag,)).fetchone()
+        if row is None:
+            raise SnapshotMissing(tag)
+        return self._snapshot(row)
+
+    def snapshots(self) -> list[SnapshotRecord]:
+        rows = self._db.execute("SELECT * FROM snapshots ORDER BY created_at")
+        return [self._snapshot(row) for row in rows]
+
+    def write_audit(self, verb: str, sandbox: str, detail: dict[str, Any]) -> None:
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO audit (at, who, verb, sandbox, detail) VALUES (?, ?, ?, ?, ?)",
+                (time.time(), str(os.getuid()), verb, sandbox, json.dumps(detail)),
+            )
+
+    def audit(self, limit: int = 100) -> list[dict[str, Any]]:
+        """The newest lines first."""
+        rows = self._db.execute("SELECT * FROM audit ORDER BY number DESC LIMIT ?", (limit,))
+        return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+
+    def _free_uid(self, first: int) -> int:
+        taken = {
+            row[0] for row in self._db.execute("SELECT host_uid FROM sandboxes") if row[0] is not None
+        }
+        uid = first
+        while uid in taken:
+            uid += 1
+        return uid
+
+    def _migrate(self, path: Path) -> None:
+        if self._version() == FORMAT:
+            return
+        with self._writing():
+            version = self._version()
+            if version > FORMAT:
+                raise StateTooNew(version, FORMAT, str(path.parent))
+            if version == 0:
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        path = self.home / FILE_NAME
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.DatabaseError as error:
+            raise _translate(error, path) from error
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.DatabaseError as error:
+            self._rollback()
+            raise _translate(error, path) from error
+        except BaseException:
+            self._rollback()
+            raise
+
+    def _rollback(self) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def _record(self, row: sqlite3.Row) -> SandboxRecord:
+        values = dict(row)
+        values["spec"] = _parse_spec(values["spec"])
+        values["is_temporary"] = bool(values["is_temporary"])
+        values["has_disk"] = bool(values["has_disk"])
+        return SandboxRecord(**values, directory=sandbox_directory(self.home, values["id"]))
+
+    def _snapshot(self, row: sqlite3.Row) -> SnapshotRecord:
+        values = dict(row)
+        values["spec"] = _parse_spec(values["spec"])
+        return SnapshotRecord(**values, directory=snapshot_directory(self.home, values["id"]))
+
+
+def sandbox_directory(home: Path, record_id: str) -> Path:
+    return home / "sandboxes" / record_id
+
+
+def snapshot_directory(home: Path, record_id: str) -> Path:
+    return home / "snapshots" / record_id
+
+
+def record_as_json(record: SandboxRecord | SnapshotRecord) -> dict[str, Any]:
+    values = asdict(record)
+    values["spec"] = json.loads(_spec_json(record.spec))
+    values["directory"] = str(record.directory)
+    return values
+
+
+def _row_of(record: SandboxRecord) -> dict[str, Any]:
+    row = {**asdict(record), "spec": _spec_json(record.spec)}
+    del row["directory"]
+    return row
+
+
+def _spec_json(spec: SandboxSpec) -> str:
+    return json.dumps({**asdict(spec), "environment": dict(spec.environment)})
+
+
+def _parse_spec(text: str) -> SandboxSpec:
+    values = json.loads(text)
+    values["min_isolation"] = Isolation(values["min_isolation"])
+    return SandboxSpec(**values)
+
+
+def _translate(error: sqlite3.DatabaseError, path: Path) -> Exception:
+    text = str(error)
+    if "full" in text:
+        return HostDiskFull(str(path))
+    return StateDamaged(
+        f"The records in {path} cannot be used: {text}",
+        hint="Move the file away to begin anew; sandboxes' disks stay in their directories",
+    )

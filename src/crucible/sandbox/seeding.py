@@ -1,0 +1,73 @@
+"""Copies a directory of the host into a new sandbox and remembers what it looked like there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from crucible.errors import PathRefused
+from crucible.images.catalog import Image
+from crucible.images.report import Report
+from crucible.sandbox.session import Entry, Session
+from crucible.sandbox.workspace.packing import pack_tree
+
+BASELINE_NAME = "baseline.jsonl"
+
+
+def check_source(path: Path) -> Path:
+    resolved = path.resolve()
+    if not resolved.is_dir():
+        raise PathRefused(f"{path} is not a directory", hint="Give --dir an existing directory")
+    return resolved
+
+
+async def upload(
+    session: Session, source: Path, image: Image, directory: Path, report: Report
+) -> None:
+    """The copy belongs to the image's user; the baseline is what `diff` compares with later."""
+    report("workspace", f"copying {source}")
+    target = image.workdir.encode()
+    chunks = in_thread(pack_tree(check_source(source), name="."))
+    await session.files.tar_in(target, chunks, owner=image.user)
+    building = directory / f".{BASELINE_NAME}"
+    with building.open("w") as file:
+        async for entry in session.files.tree(target, hashed=True):
+            file.write(json.dumps(entry_as_json(entry)) + "\n")
+    building.rename(directory / BASELINE_NAME)
+
+
+async def in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Draws from a blocking iterator without blocking others."""
+    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+        yield chunk
+
+
+def entry_as_json(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name.decode(errors="surrogateescape"),
+        "type": entry.type,
+        "mode": entry.mode,
+        "size": entry.size,
+        "mtime_ns": entry.mtime_ns,
+        "uid": entry.uid,
+        "gid": entry.gid,
+        "target": entry.target.decode(errors="surrogateescape"),
+        "sha256": entry.sha256.hex(),
+    }
+
+
+def entry_from_json(values: dict[str, Any]) -> Entry:
+    return Entry(
+        name=values["name"].encode(errors="surrogateescape"),
+        type=values["type"],
+        mode=values["mode"],
+        size=values["size"],
+        mtime_ns=values["mtime_ns"],
+        uid=values["uid"],
+        gid=values["gid"],
+        target=values["target"].encode(errors="surrogateescape"),
+        sha256=bytes.fromhex(values["sha256"]),
+    )

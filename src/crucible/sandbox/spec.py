@@ -1,0 +1,105 @@
+"""What a user asks for, checked once: names, sizes, limits. No machine is known here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crucible.errors import BadName, BadSetting
+from crucible.sandbox.isolation import Isolation
+
+MEMORY_TIERS_MIB = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+DEFAULT_MEMORY_MIB = 512
+DEFAULT_DISK_MIB = 8192
+SMALLEST_DISK_MIB = 256
+LARGEST_DISK_MIB = 1 << 20
+LARGEST_CPUS = 16
+DEFAULT_RUN_TIMEOUT_S = 3600.0
+LARGEST_TIMEOUT_S = 30 * 24 * 3600.0
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_SIZE = re.compile(r"(\d{1,9})\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d|)\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSpec:
+    image: str = "base"
+    memory_mib: int = DEFAULT_MEMORY_MIB
+    cpus: int = 1
+    disk_mib: int = DEFAULT_DISK_MIB
+    backend: str = "auto"
+    min_isolation: Isolation = Isolation.SOFTWARE_VM
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    user: str = ""
+    allow_network: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cpus <= LARGEST_CPUS:
+            raise BadSetting(
+                f"{self.cpus} processors cannot be given", hint=f"Ask for 1 to {LARGEST_CPUS}"
+            )
+        if not SMALLEST_DISK_MIB <= self.disk_mib <= LARGEST_DISK_MIB:
+            raise BadSetting(
+                f"A disk of {self.disk_mib} MiB cannot be given",
+                hint=f"Ask for {SMALLEST_DISK_MIB}M to {LARGEST_DISK_MIB >> 10}G",
+            )
+        object.__setattr__(self, "memory_mib", memory_tier(self.memory_mib))
+
+
+def memory_tier(wanted_mib: int) -> int:
+    """The smallest tier that holds what was asked for: there is one template per tier."""
+    if wanted_mib < MEMORY_TIERS_MIB[0]:
+        raise BadSetting(
+            f"{wanted_mib} MiB of memory is too little for a machine",
+            hint=f"The minimum is {MEMORY_TIERS_MIB[0]}M",
+        )
+    for tier in MEMORY_TIERS_MIB:
+        if wanted_mib <= tier:
+            return tier
+    raise BadSetting(
+        f"{wanted_mib} MiB of memory is more than a sandbox can have",
+        hint=f"The maximum is {MEMORY_TIERS_MIB[-1] >> 10}G",
+    )
+
+
+def check_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise BadName(name)
+    return name
+
+
+def parse_size_mib(text: str) -> int:
+    """`512M`, `2G`, `1024` (MiB)."""
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise BadSetting(f"{text!r} is not a size", hint="Write it like 512M or 2G")
+    number, unit = int(match[1]), match[2].upper()
+    if unit == "K":
+        return number >> 10
+    return number * {"": 1, "M": 1, "G": 1024, "T": 1 << 20}[unit]
+
+
+def parse_duration_s(text: str) -> float | None:
+    """`30`, `1.5s`, `10m`, `2h`; `0` and `none` mean no limit."""
+    if text.strip() in ("0", "none"):
+        return None
+    match = _DURATION.match(text.strip())
+    if match is None:
+        raise BadSetting(f"{text!r} is not a duration", hint="Write it like 30s, 10m, 2h or none")
+    seconds = float(match[1]) * {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    if not 0.001 <= seconds <= LARGEST_TIMEOUT_S:
+        raise BadSetting(f"A time limit of {text!r} is out of range", hint="At most 30d")
+    return seconds
+
+
+def parse_environment(pairs: list[str]) -> dict[str, str]:
+    environment = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key or "\0" in pair:
+            raise BadSetting(f"{pair!r} is not NAME=VALUE", hint="Write --env NAME=VALUE")
+        environment[key] = value
+    return environment
