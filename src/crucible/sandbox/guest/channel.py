@@ -72,9 +72,15 @@ class GuestChannel:
         try:
             await channel._meet(deadline_s, flush_after_s)
         except BaseException:
+            channel._fail(GuestGone(name, "it was never met"))
             channel._link.abort()
             raise
         return channel
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What waits here because the guest does not read."""
+        return self._link.unsent_bytes
 
     async def open(self, request: Request) -> Stream:
         payload = encode_request(request)

@@ -33,6 +33,10 @@ class Link(asyncio.BufferedProtocol):
         self.is_full = False
         self.is_lost = False
 
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     async def writable(self) -> None:
         """Returns when there is room to send, or nobody left to send to."""
         while self.is_full and not self.is_lost:
