@@ -1,0 +1,223 @@
+// Package cgroup fences the user's processes: one group for all of them, one below it per command.
+package cgroup
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	Root = "/sys/fs/cgroup"
+	user = Root + "/user"
+
+	reserveBytes = 24 << 20 // for kernel and agent, besides a twentieth of the memory
+	pidsLeast    = 256
+	pidsMost     = 4096
+)
+
+// User is the group that holds everything the user runs.
+type User struct {
+	mutex  sync.Mutex
+	serial uint64
+	spare  *Group
+	stale  []string // directories of groups whose last process has not ended yet
+}
+
+// NewUser fences the user's world so that no fork bomb or memory hog can starve the agent.
+func NewUser(memoryTotal uint64) (*User, error) {
+	if err := put(Root+"/cgroup.subtree_control", "+memory +pids"); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(user, 0o755); err != nil {
+		return nil, err
+	}
+	if err := put(user+"/cgroup.subtree_control", "+memory +pids"); err != nil {
+		return nil, err
+	}
+	reserve := reserveBytes + memoryTotal/20
+	if reserve > memoryTotal/2 {
+		reserve = memoryTotal / 2
+	}
+	if err := put(user+"/memory.max", strconv.FormatUint(memoryTotal-reserve, 10)); err != nil {
+		return nil, err
+	}
+	pids := memoryTotal >> 20 * 4
+	if pids < pidsLeast {
+		pids = pidsLeast
+	}
+	if pids > pidsMost {
+		pids = pidsMost
+	}
+	if err := put(user+"/pids.max", strconv.FormatUint(pids, 10)); err != nil {
+		return nil, err
+	}
+	group := &User{}
+	group.prepareSpare()
+	return group, nil
+}
+
+// Take returns a fresh group. One is always made ahead, because making it is slow.
+func (u *User) Take() (*Group, error) {
+	u.mutex.Lock()
+	group := u.spare
+	u.spare = nil
+	u.mutex.Unlock()
+	if group == nil {
+		return u.make()
+	}
+	return group, nil
+}
+
+// prepareSpare makes the next group ahead of its use and removes those that have become empty.
+func (u *User) prepareSpare() {
+	u.mutex.Lock()
+	hasSpare := u.spare != nil
+	stale := u.stale
+	u.stale = nil
+	u.mutex.Unlock()
+	for _, path := range stale {
+		u.remove(path)
+	}
+	if hasSpare {
+		return
+	}
+	group, err := u.make()
+	if err != nil {
+		return
+	}
+	u.mutex.Lock()
+	u.spare = group
+	u.mutex.Unlock()
+}
+
+// PrepareNext does the slow work after a command has started.
+func (u *User) PrepareNext() { u.prepareSpare() }
+
+func (u *User) make() (*Group, error) {
+	u.mutex.Lock()
+	u.serial++
+	path := user + "/exec-" + strconv.FormatUint(u.serial, 10)
+	u.mutex.Unlock()
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, err
+	}
+	fd, err := syscall.Open(path, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Group{path: path, Fd: fd, user: u}, nil
+}
+
+func (u *User) remove(path string) {
+	err := syscall.Rmdir(path)
+	if err == nil || err == syscall.ENOENT {
+		return
+	}
+	u.mutex.Lock()
+	u.stale = append(u.stale, path)
+	u.mutex.Unlock()
+}
+
+// Freeze stops every process of the user and waits until all have stopped.
+func (u *User) Freeze() error {
+	if err := put(user+"/cgroup.freeze", "1"); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if number(user+"/cgroup.events", "frozen") == 1 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			u.Thaw()
+			return errors.New("the user's processes did not stop")
+		}
+	}
+}
+
+func (u *User) Thaw() error { return put(user+"/cgroup.freeze", "0") }
+
+// Kill ends every process of the user at once.
+func (u *User) Kill() error { return put(user+"/cgroup.kill", "1") }
+
+// Pids lists the user's processes.
+func (u *User) Pids() (pids []int) {
+	entries, _ := os.ReadDir(user)
+	for _, entry := range entries {
+		if entry.IsDir() {
+			pids = append(pids, pidsOf(user+"/"+entry.Name())...)
+		}
+	}
+	return pids
+}
+
+// Usage is what the user's world has used.
+type Usage struct{ CpuNs, Memory, MemoryPeak, Processes, OomKills uint64 }
+
+func (u *User) Usage() Usage {
+	return Usage{
+		CpuNs:      number(user+"/cpu.stat", "usage_usec") * 1000,
+		Memory:     number(user+"/memory.current", ""),
+		MemoryPeak: number(user+"/memory.peak", ""),
+		Processes:  number(user+"/pids.current", ""),
+		OomKills:   number(user+"/memory.events", "oom_kill"),
+	}
+}
+
+// put writes one control file; the kernel wants each value in one write.
+func put(path, value string) error {
+	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(fd)
+	if _, err := syscall.Write(fd, []byte(value)); err != nil {
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+// number reads a control file: the value of a key, or the only value when key is empty. What the
+// kernel does not offer is 0.
+func number(path, key string) uint64 {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer syscall.Close(fd)
+	var content [2048]byte
+	count, err := syscall.Read(fd, content[:])
+	if err != nil {
+		return 0
+	}
+	return findNumber(content[:count], key)
+}
+
+func findNumber(content []byte, key string) uint64 {
+	for _, line := range bytes.Split(content, []byte("\n")) {
+		name, value := "", string(line)
+		if key != "" {
+			name, value, _ = strings.Cut(value, " ")
+		}
+		if name == key {
+			parsed, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			return parsed
+		}
+	}
+	return 0
+}
+
+func pidsOf(path string) (pids []int) {
+	content, _ := os.ReadFile(path + "/cgroup.procs")
+	for _, line := range strings.Fields(string(content)) {
+		if pid, err := strconv.Atoi(line); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

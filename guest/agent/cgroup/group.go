@@ -1,0 +1,48 @@
+package cgroup
+
+import (
+	"strconv"
+	"syscall"
+)
+
+// Group holds one command and everything it starts.
+type Group struct {
+	Fd   int // the directory, to start processes in
+	path string
+	user *User
+}
+
+func (g *Group) LimitMemory(bytes uint64) error {
+	return put(g.path+"/memory.max", strconv.FormatUint(bytes, 10))
+}
+
+func (g *Group) LimitProcesses(count uint64) error {
+	return put(g.path+"/pids.max", strconv.FormatUint(count, 10))
+}
+
+// Kill ends every process of the group, however it was started and wherever it hides.
+func (g *Group) Kill() error { return put(g.path+"/cgroup.kill", "1") }
+
+func (g *Group) CpuNs() uint64     { return number(g.path+"/cpu.stat", "usage_usec") * 1000 }
+func (g *Group) PeakBytes() uint64 { return number(g.path+"/memory.peak", "") }
+
+// OomKills counts the processes of this group that were killed for want of memory, whether the
+// group's own limit, the user's or the machine's was reached.
+func (g *Group) OomKills() uint64 { return number(g.path+"/memory.events", "oom_kill") }
+
+// Pids lists the group's processes.
+func (g *Group) Pids() []int { return pidsOf(g.path) }
+
+// CloseFd gives up the descriptor once the command runs.
+func (g *Group) CloseFd() {
+	if g.Fd >= 0 {
+		syscall.Close(g.Fd)
+		g.Fd = -1
+	}
+}
+
+// Release removes the group now, or later when its last process has ended.
+func (g *Group) Release() {
+	g.CloseFd()
+	g.user.remove(g.path)
+}

@@ -1,0 +1,142 @@
+package command
+
+import (
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"crucible.dev/agent/cgroup"
+	"crucible.dev/agent/channel"
+	"crucible.dev/agent/wire"
+)
+
+// startPumps moves bytes between the command and the stream.
+func (e *Execution) startPumps(streams *stdio) {
+	e.pumps.Add(1)
+	go e.pumpOutput(streams.output, 0)
+	if streams.errors != nil {
+		e.pumps.Add(1)
+		go e.pumpOutput(streams.errors, 1)
+	}
+	if streams.isPty {
+		e.outputs[1].Close()
+	}
+	if streams.input != nil {
+		go e.pumpInput(streams)
+	}
+}
+
+// pumpOutput reads as much as the window has room for. After the result it goes on reading, into
+// nothing, as long as anyone holds the other end.
+func (e *Execution) pumpOutput(file *os.File, index int) {
+	isPumping := true
+	stop := func() {
+		if isPumping {
+			isPumping = false
+			e.update(func() { e.outputs[index].Close() })
+			e.pumps.Done()
+		}
+	}
+	for {
+		room, isDrained := e.awaitRoom(index)
+		if isDrained {
+			stop()
+		}
+		frame, count, err := readBorrowed(file, room)
+		if count <= 0 || err != nil {
+			break // the end; a terminal reports it as an error
+		}
+		e.take(index, frame[:count])
+		channel.ReturnFrame(frame)
+	}
+	stop()
+	file.Close()
+}
+
+func (e *Execution) awaitRoom(index int) (room int, isDrained bool) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	for e.outputs[index].Room() == 0 && !e.isDrained && !e.isDropped {
+		e.changed.Wait()
+	}
+	if e.isDrained || e.isDropped {
+		return channel.FrameBytes, true
+	}
+	return e.outputs[index].Room(), false
+}
+
+func (e *Execution) take(index int, output []byte) {
+	e.update(func() {
+		e.lastOutput = time.Now()
+		if e.isDrained || e.isDropped || len(output) > e.outputs[index].Room() {
+			return
+		}
+		e.outputs[index].Append(output)
+	})
+}
+
+// readBorrowed waits for output and only then takes a buffer, so that a silent command holds none.
+func readBorrowed(file *os.File, most int) (frame *[channel.FrameBytes]byte, count int, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, 0, err
+	}
+	if most > channel.FrameBytes {
+		most = channel.FrameBytes
+	}
+	waiting := raw.Read(func(fd uintptr) bool {
+		frame = channel.BorrowFrame()
+		count, err = syscall.Read(int(fd), frame[:most])
+		if count <= 0 {
+			channel.ReturnFrame(frame)
+		}
+		return err != syscall.EAGAIN && err != syscall.EINTR
+	})
+	if waiting != nil {
+		return nil, 0, waiting
+	}
+	return frame, count, err
+}
+
+const endOfTransmission = 4
+
+// pumpInput writes what the host sends. At its end a pipe is closed; a terminal is told with ^D.
+func (e *Execution) pumpInput(streams *stdio) {
+	var buffer [4096]byte
+	isWhole := false
+	for {
+		count, err := e.input.Read(buffer[:])
+		if err != nil {
+			isWhole = err == io.EOF
+			break
+		}
+		if _, err := streams.input.Write(buffer[:count]); err != nil {
+			// The command reads no more; what still comes is taken and thrown away.
+			e.input.Close(channel.ErrAbandoned)
+			break
+		}
+	}
+	if !streams.isPty {
+		streams.input.Close()
+	} else if isWhole {
+		streams.input.Write([]byte{endOfTransmission})
+	}
+}
+
+// limitGroup sets the limits that hold for the command as a whole.
+func limitGroup(request *wire.Exec, group *cgroup.Group) error {
+	for _, limit := range request.Limits {
+		var err error
+		switch limit.Resource {
+		case wire.LimitProcesses:
+			err = group.LimitProcesses(limit.Value)
+		case wire.LimitMemory:
+			err = group.LimitMemory(limit.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

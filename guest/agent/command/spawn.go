@@ -1,0 +1,160 @@
+package command
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"crucible.dev/agent/accounts"
+	"crucible.dev/agent/cgroup"
+	"crucible.dev/agent/failure"
+	"crucible.dev/agent/linux"
+	"crucible.dev/agent/wire"
+)
+
+// spawned is a command that has just been started.
+type spawned struct {
+	pid   int
+	stdio *stdio
+}
+
+// spawn starts a command on the spawner's thread, inside its group.
+func (s *Starter) spawn(request *wire.Exec, group *cgroup.Group) (started spawned, err error) {
+	s.world.Spawner(func() {
+		started, err = s.spawnHere(request, group)
+	})
+	return started, err
+}
+
+func (s *Starter) spawnHere(request *wire.Exec, group *cgroup.Group) (spawned, error) {
+	account, err := accounts.Lookup(request.User)
+	if err != nil {
+		return spawned{}, err
+	}
+	workdir := request.Workdir
+	if workdir == "" {
+		workdir = defaultWorkdir(account)
+	}
+	environment := environmentOf(request, account)
+	program, err := locate(account, workdir, request.Argv[0], lookup(environment, "PATH"))
+	if err != nil {
+		return spawned{}, err
+	}
+	stdio, err := s.openStdio(request, account)
+	if err != nil {
+		return spawned{}, failure.About(err, "standard streams")
+	}
+	defer stdio.closeChildSide()
+	pid, err := s.forkExec(program, request.Argv, &syscall.ProcAttr{
+		Dir:   workdir,
+		Env:   environment,
+		Files: []uintptr{uintptr(stdio.child[0]), uintptr(stdio.child[1]), uintptr(stdio.child[2])},
+		Sys: &syscall.SysProcAttr{
+			Setsid:      true,
+			Setctty:     stdio.isPty,
+			Credential:  &syscall.Credential{Uid: account.Uid, Gid: account.Gid, Groups: account.Groups},
+			UseCgroupFD: true,
+			CgroupFD:    group.Fd,
+		},
+	})
+	if err != nil {
+		stdio.close()
+		return spawned{}, explain(request.Argv[0], err)
+	}
+	applyLimits(request, pid, group)
+	return spawned{pid, stdio}, nil
+}
+
+// forkExec starts the program; one without a format that the kernel knows goes to the shell, as
+// execvp has always done.
+func (s *Starter) forkExec(program string, argv []string, attributes *syscall.ProcAttr) (int, error) {
+	// A child inherits the score by which the kernel chooses whom to kill. It must not start with
+	// the agent's protection, not even for the moment in which it could fork.
+	s.oomScore.WriteAt([]byte("0"), 0)
+	defer s.oomScore.WriteAt([]byte("-1000"), 0)
+	pid, err := syscall.ForkExec(program, argv, attributes)
+	if err == syscall.ENOEXEC {
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", program}, argv[1:]...), attributes)
+	}
+	return pid, err
+}
+
+func defaultWorkdir(account accounts.Account) string {
+	if info, err := os.Stat(account.Home); err == nil && info.IsDir() && strings.HasPrefix(account.Home, "/") {
+		return account.Home
+	}
+	return "/"
+}
+
+// environmentOf fills in what a login would have set.
+func environmentOf(request *wire.Exec, account accounts.Account) []string {
+	environment := make([]string, 0, len(request.Env)+6)
+	for _, pair := range request.Env {
+		environment = append(environment, pair.Name+"="+pair.Value)
+	}
+	defaults := []string{"PATH=" + defaultPath, "HOME=" + account.Home, "SHELL=" + account.Shell}
+	if account.Name != "" {
+		defaults = append(defaults, "USER="+account.Name, "LOGNAME="+account.Name)
+	}
+	if request.Flags&wire.ExecPty != 0 {
+		defaults = append(defaults, "TERM=xterm-256color")
+	}
+	given := environment
+	for _, entry := range defaults {
+		name, _, _ := strings.Cut(entry, "=")
+		if !has(given, name) {
+			environment = append(environment, entry)
+		}
+	}
+	return environment
+}
+
+func has(environment []string, name string) bool {
+	for _, entry := range environment {
+		if strings.HasPrefix(entry, name) && len(entry) > len(name) && entry[len(name)] == '=' {
+			return true
+		}
+	}
+	return false
+}
+
+func lookup(environment []string, name string) string {
+	for _, entry := range environment {
+		if strings.HasPrefix(entry, name+"=") {
+			return entry[len(name)+1:]
+		}
+	}
+	return ""
+}
+
+var resourceOf = map[uint8]int{
+	wire.LimitOpenFiles: syscall.RLIMIT_NOFILE,
+	wire.LimitFileSize:  syscall.RLIMIT_FSIZE,
+	wire.LimitCoreSize:  syscall.RLIMIT_CORE,
+}
+
+// applyLimits sets the limits of files, which a process can only be given once it exists, on all
+// that the command may have started in the meantime. Those of the group were set before.
+func applyLimits(request *wire.Exec, pid int, group *cgroup.Group) {
+	linux.Prlimit(pid, syscall.RLIMIT_NOFILE, syscall.Rlimit{Cur: 1024, Max: 524288})
+	for _, limit := range request.Limits {
+		resource, ok := resourceOf[limit.Resource]
+		if !ok {
+			continue
+		}
+		bound := syscall.Rlimit{Cur: limit.Value, Max: limit.Value}
+		linux.Prlimit(pid, resource, bound)
+		for _, other := range group.Pids() {
+			linux.Prlimit(other, resource, bound)
+		}
+	}
+}
+
+func setGroups(groups []uint32) {
+	pointer := uintptr(0)
+	if len(groups) > 0 {
+		pointer = uintptr(unsafe.Pointer(&groups[0]))
+	}
+	syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(groups)), pointer, 0)
+}

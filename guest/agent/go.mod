@@ -1,0 +1,3 @@
+module crucible.dev/agent
+
+go 1.21

@@ -1,0 +1,189 @@
+// Package identity makes a restored machine different from its siblings: its randomness, its clock
+// and its names. It is on the way of every start, so it makes few calls and starts nothing.
+package identity
+
+import (
+	"encoding/binary"
+	"os"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"crucible.dev/agent/failure"
+	"crucible.dev/agent/linux"
+	"crucible.dev/agent/wire"
+	"crucible.dev/agent/world"
+)
+
+const (
+	entropyLeast = 32
+	entropyMost  = 512
+
+	rndAddEntropy = 0x40085203
+	rndReseedCrng = 0x5207
+)
+
+// Identity remembers what it must replace the next time.
+type Identity struct {
+	world    *world.World
+	random   *os.File
+	bootId   *os.File
+	hostname string
+}
+
+// New opens what Prepare needs and puts placeholders into the image, so that the first Prepare
+// finds its files already copied up to the writable disk.
+func New(world *world.World, bootIdFile string) (*Identity, error) {
+	random, err := os.OpenFile("/dev/random", os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	bootId, err := os.OpenFile(bootIdFile, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	identity := &Identity{world: world, random: random, bootId: bootId, hostname: "crucible"}
+	err = world.Files(func() error {
+		if err := os.MkdirAll("/etc", 0o755); err != nil {
+			return err
+		}
+		return identity.writeNames("crucible", strings.Repeat("0", 32))
+	})
+	return identity, err
+}
+
+// Prepare gives the machine a new identity. It may be called any number of times.
+func (i *Identity) Prepare(request *wire.Prepare) error {
+	if err := check(request); err != nil {
+		return err
+	}
+	if err := i.reseed(request.Entropy); err != nil {
+		return failure.About(err, "/dev/random")
+	}
+	if err := linux.ClockSet(request.RealtimeNs); err != nil {
+		return failure.About(err, "clock")
+	}
+	if _, err := i.bootId.WriteAt([]byte(request.BootId+"\n"), 0); err != nil {
+		return failure.About(err, "boot id")
+	}
+	var err error
+	i.world.Spawner(func() {
+		if err = syscall.Sethostname([]byte(request.Hostname)); err == nil {
+			err = i.writeNames(request.Hostname, request.MachineId)
+		}
+	})
+	return failure.About(err, "names")
+}
+
+func check(request *wire.Prepare) error {
+	if len(request.Entropy) < entropyLeast || len(request.Entropy) > entropyMost {
+		return failure.New(failure.BadRequest, "entropy must have 32 to 512 bytes")
+	}
+	if len(request.MachineId) != 32 || strings.Trim(request.MachineId, "0123456789abcdef") != "" {
+		return failure.New(failure.BadRequest, "machine_id must be 32 hexadecimal digits")
+	}
+	if len(request.BootId) != 36 || strings.Trim(request.BootId, "0123456789abcdef-") != "" {
+		return failure.New(failure.BadRequest, "boot_id must be a UUID")
+	}
+	if !isHostname(request.Hostname) {
+		return failure.New(failure.BadRequest, "hostname must be 1 to 64 letters, digits, dots and hyphens")
+	}
+	return nil
+}
+
+func isHostname(name string) bool {
+	if len(name) < 1 || len(name) > 64 {
+		return false
+	}
+	for _, letter := range []byte(name) {
+		isPlain := letter >= 'a' && letter <= 'z' || letter >= 'A' && letter <= 'Z' || letter >= '0' && letter <= '9'
+		if !isPlain && letter != '-' && letter != '.' && letter != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// reseed credits the entropy in full and makes the generator use it at once: clones of one template
+// would otherwise go on drawing the same numbers.
+func (i *Identity) reseed(entropy string) error {
+	request := make([]byte, 8, 8+len(entropy))
+	binary.NativeEndian.PutUint32(request, uint32(len(entropy)*8))
+	binary.NativeEndian.PutUint32(request[4:], uint32(len(entropy)))
+	request = append(request, entropy...)
+	if err := linux.Ioctl(int(i.random.Fd()), rndAddEntropy, unsafe.Pointer(&request[0])); err != nil {
+		return err
+	}
+	return linux.Ioctl(int(i.random.Fd()), rndReseedCrng, nil)
+}
+
+// writeNames runs inside the world.
+func (i *Identity) writeNames(hostname, machineId string) error {
+	if err := rewrite("/etc/machine-id", machineId+"\n", 0o444); err != nil {
+		return err
+	}
+	if err := rewrite("/etc/hostname", hostname+"\n", 0o644); err != nil {
+		return err
+	}
+	hosts, err := os.ReadFile("/etc/hosts")
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	wanted := hostsWith(string(hosts), i.hostname, hostname)
+	i.hostname = hostname
+	if wanted == string(hosts) {
+		return nil
+	}
+	return rewrite("/etc/hosts", wanted, 0o644)
+}
+
+// hostsWith makes the hostname resolve to this machine, in place of the name it had before.
+func hostsWith(hosts, old, name string) string {
+	if strings.TrimSpace(hosts) == "" {
+		hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
+	}
+	hosts = strings.ReplaceAll("\n"+hosts, "\n127.0.1.1\t"+old+"\n", "\n")[1:]
+	for _, line := range strings.Split(hosts, "\n") {
+		fields := strings.Fields(line)
+		for index, field := range fields {
+			if index > 0 && field == name && !strings.HasPrefix(fields[0], "#") {
+				return hosts
+			}
+		}
+	}
+	if !strings.HasSuffix(hosts, "\n") {
+		hosts += "\n"
+	}
+	return hosts + "127.0.1.1\t" + name + "\n"
+}
+
+// rewrite changes a file in place. A user may have put anything under its name, which is then
+// replaced rather than followed.
+func rewrite(path, content string, mode uint32) error {
+	flags := syscall.O_WRONLY | syscall.O_CREAT | syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
+	fd, err := syscall.Open(path, flags, mode)
+	var stat syscall.Stat_t
+	if err == nil {
+		err = syscall.Fstat(fd, &stat)
+	}
+	if err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+		if fd >= 0 {
+			syscall.Close(fd)
+		}
+		if fd, err = syscall.Open(path, flags|syscall.O_EXCL, mode); err != nil {
+			return err
+		}
+		stat.Size = 0
+	}
+	defer syscall.Close(fd)
+	if _, err := syscall.Pwrite(fd, []byte(content), 0); err != nil {
+		return err
+	}
+	if stat.Size > int64(len(content)) {
+		return syscall.Ftruncate(fd, int64(len(content)))
+	}
+	return nil
+}

@@ -1,0 +1,10 @@
+package linux
+
+import "syscall"
+
+const (
+	sysSetns       = 308
+	sysSyncfs      = 306
+	sysFinitModule = 313
+	sysFstatat     = syscall.SYS_NEWFSTATAT
+)

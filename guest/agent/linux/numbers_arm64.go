@@ -1,0 +1,10 @@
+package linux
+
+import "syscall"
+
+const (
+	sysSetns       = 268
+	sysSyncfs      = 267
+	sysFinitModule = 273
+	sysFstatat     = syscall.SYS_FSTATAT
+)

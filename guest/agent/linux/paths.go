@@ -1,0 +1,94 @@
+package linux
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// The calls below act on a name in an open directory and never follow a symlink in its last part.
+
+func at(number uintptr, directory int, name string, rest ...uintptr) error {
+	pointer, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	var more [4]uintptr
+	copy(more[:], rest)
+	_, _, errno := syscall.Syscall6(number, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
+		more[0], more[1], more[2], more[3])
+	return asError(errno)
+}
+
+func UnlinkAt(directory int, name string, flags int) error {
+	return at(syscall.SYS_UNLINKAT, directory, name, uintptr(flags))
+}
+
+func ChownAt(directory int, name string, uid, gid int) error {
+	return at(syscall.SYS_FCHOWNAT, directory, name, uintptr(uid), uintptr(gid), AtSymlinkNofollow)
+}
+
+func MknodAt(directory int, name string, mode uint32) error {
+	return at(syscall.SYS_MKNODAT, directory, name, uintptr(mode), 0)
+}
+
+// SetMtimeAt sets the modification time and leaves the access time alone. An empty name is the
+// directory itself.
+func SetMtimeAt(directory int, name string, mtime syscall.Timespec) error {
+	const omit = 1<<30 - 2
+	times := [2]syscall.Timespec{{Nsec: omit}, mtime}
+	if name == "" {
+		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(directory), 0,
+			uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+		return asError(errno)
+	}
+	return at(syscall.SYS_UTIMENSAT, directory, name, uintptr(unsafe.Pointer(&times)), AtSymlinkNofollow)
+}
+
+func SymlinkAt(target string, directory int, name string) error {
+	old, err := syscall.BytePtrFromString(target)
+	if err != nil {
+		return err
+	}
+	pointer, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_, _, errno := syscall.Syscall(syscall.SYS_SYMLINKAT, uintptr(unsafe.Pointer(old)), uintptr(directory),
+		uintptr(unsafe.Pointer(pointer)))
+	return asError(errno)
+}
+
+func LinkAt(oldDirectory int, oldName string, newDirectory int, newName string) error {
+	old, err := syscall.BytePtrFromString(oldName)
+	if err != nil {
+		return err
+	}
+	pointer, err := syscall.BytePtrFromString(newName)
+	if err != nil {
+		return err
+	}
+	_, _, errno := syscall.Syscall6(syscall.SYS_LINKAT, uintptr(oldDirectory), uintptr(unsafe.Pointer(old)),
+		uintptr(newDirectory), uintptr(unsafe.Pointer(pointer)), 0, 0)
+	return asError(errno)
+}
+
+func ReadlinkAt(directory int, name string) (string, error) {
+	pointer, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return "", err
+	}
+	target := make([]byte, 4096)
+	length, _, errno := syscall.Syscall6(syscall.SYS_READLINKAT, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
+		uintptr(unsafe.Pointer(&target[0])), uintptr(len(target)), 0, 0)
+	if errno != 0 {
+		return "", errno
+	}
+	return string(target[:length]), nil
+}
+
+// LstatAt looks at a name without following it; an empty name is the directory itself.
+func LstatAt(directory int, name string) (syscall.Stat_t, error) {
+	var stat syscall.Stat_t
+	err := at(sysFstatat, directory, name, uintptr(unsafe.Pointer(&stat)), AtSymlinkNofollow|AtEmptyPath)
+	return stat, err
+}

@@ -1,0 +1,152 @@
+// Package system is about the machine as a whole: what it uses, its disk, and its end.
+package system
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"crucible.dev/agent/cgroup"
+	"crucible.dev/agent/failure"
+	"crucible.dev/agent/linux"
+	"crucible.dev/agent/wire"
+)
+
+// Machine has the user's processes and the writable disk.
+type Machine struct {
+	User    *cgroup.User
+	Disk    string // where the writable filesystem is mounted
+	DiskDev string
+	Sysroot string
+}
+
+// MemoryTotal is all memory that the kernel manages, in bytes.
+func MemoryTotal() uint64 { return memory("MemTotal:") }
+
+func memory(key string) uint64 {
+	content, _ := os.ReadFile("/proc/meminfo")
+	for _, line := range strings.Split(string(content), "\n") {
+		if rest, ok := strings.CutPrefix(line, key); ok {
+			kibibytes, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			return kibibytes * 1024
+		}
+	}
+	return 0
+}
+
+func (m *Machine) Stats() (*wire.StatsResult, error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(m.Disk, &disk); err != nil {
+		return nil, failure.About(err, "disk")
+	}
+	usage := m.User.Usage()
+	return &wire.StatsResult{
+		UptimeNs:        linux.ClockNanoseconds(linux.ClockBoottime),
+		CpuNs:           usage.CpuNs,
+		MemoryTotal:     MemoryTotal(),
+		MemoryAvailable: memory("MemAvailable:"),
+		MemoryUser:      usage.Memory,
+		MemoryPeak:      usage.MemoryPeak,
+		DiskTotal:       disk.Blocks * uint64(disk.Bsize),
+		DiskFree:        disk.Bavail * uint64(disk.Bsize),
+		InodesFree:      disk.Ffree,
+		Processes:       usage.Processes,
+		OomKills:        usage.OomKills,
+	}, nil
+}
+
+const (
+	blkGetSize64   = 0x80081272
+	ext4IocResize  = 0x40086610
+	ext4Magic      = 0xEF53
+	powerOffReboot = syscall.LINUX_REBOOT_CMD_POWER_OFF
+)
+
+// Grow lets the filesystem use all of a device that has become larger.
+func (m *Machine) Grow() (*wire.GrowResult, error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(m.Disk, &disk); err != nil {
+		return nil, failure.About(err, "disk")
+	}
+	if disk.Type == ext4Magic {
+		if err := m.resize(uint64(disk.Bsize)); err != nil {
+			return nil, failure.About(err, "grow")
+		}
+		if err := syscall.Statfs(m.Disk, &disk); err != nil {
+			return nil, failure.About(err, "disk")
+		}
+	}
+	return &wire.GrowResult{DiskTotal: disk.Blocks * uint64(disk.Bsize)}, nil
+}
+
+func (m *Machine) resize(blockSize uint64) error {
+	device, err := os.Open(m.DiskDev)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	var bytes uint64
+	if err := linux.Ioctl(int(device.Fd()), blkGetSize64, unsafe.Pointer(&bytes)); err != nil {
+		return err
+	}
+	directory, err := os.Open(m.Disk)
+	if err != nil {
+		return err
+	}
+	defer directory.Close()
+	blocks := bytes / blockSize
+	return linux.Ioctl(int(directory.Fd()), ext4IocResize, unsafe.Pointer(&blocks))
+}
+
+// SyncDisk writes everything to the disk.
+func (m *Machine) SyncDisk() error {
+	// Syncing the overlay flushes its upper files; syncing the disk flushes everything else.
+	for _, path := range []string{m.Sysroot, m.Disk} {
+		directory, err := os.Open(path)
+		if err != nil {
+			return failure.About(err, path)
+		}
+		err = linux.Syncfs(int(directory.Fd()))
+		directory.Close()
+		if err != nil {
+			return failure.About(err, path)
+		}
+	}
+	return nil
+}
+
+// Freeze stops the user's processes and makes the disk whole, for a snapshot of both.
+func (m *Machine) Freeze() error {
+	if err := m.User.Freeze(); err != nil {
+		return failure.About(err, "freeze")
+	}
+	return m.SyncDisk()
+}
+
+// Shutdown asks the user's processes to end, ends them, and turns the machine off.
+func (m *Machine) Shutdown(grace time.Duration) {
+	m.User.Thaw()
+	for _, pid := range m.User.Pids() {
+		syscall.Kill(pid, syscall.SIGTERM)
+	}
+	for deadline := time.Now().Add(grace); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if len(m.User.Pids()) == 0 {
+			break
+		}
+	}
+	m.User.Kill()
+	PowerOff(m.Sysroot, m.Disk)
+}
+
+// PowerOff unmounts what it can and turns the machine off.
+func PowerOff(mounts ...string) {
+	syscall.Sync()
+	for _, path := range mounts {
+		syscall.Unmount(path, syscall.MNT_DETACH)
+	}
+	syscall.Sync()
+	syscall.Reboot(powerOffReboot)
+}

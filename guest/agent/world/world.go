@@ -1,0 +1,117 @@
+// Package world is where the user's processes live: namespaces of their own, seen from inside as a
+// whole machine. The agent stays outside and enters with single threads.
+package world
+
+import (
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+
+	"crucible.dev/agent/linux"
+)
+
+// ReaperName is the argument that makes the agent's binary run as the world's first process.
+const ReaperName = "crucible-world"
+
+// Capabilities are what root may do inside: the set that container engines grant, without MKNOD.
+const Capabilities uint64 = 1<<0 | // CHOWN
+	1<<1 | // DAC_OVERRIDE
+	1<<3 | // FOWNER
+	1<<4 | // FSETID
+	1<<5 | // KILL
+	1<<6 | // SETGID
+	1<<7 | // SETUID
+	1<<8 | // SETPCAP
+	1<<10 | // NET_BIND_SERVICE
+	1<<13 | // NET_RAW
+	1<<18 | // SYS_CHROOT
+	1<<29 | // AUDIT_WRITE
+	1<<31 // SETFCAP
+
+// World is the running set of namespaces.
+type World struct {
+	Pid        int // of its first process, as the agent sees it
+	namespaces []namespace
+	spawner    *thread
+	files      filesPool
+}
+
+type namespace struct {
+	fd   int
+	kind int
+}
+
+// Start makes the namespaces, with sysroot as their root, and waits until everything is mounted.
+func Start(sysroot, bootIdFile string) (*World, error) {
+	pid, err := startReaper(sysroot, bootIdFile)
+	if err != nil {
+		return nil, err
+	}
+	world := &World{Pid: pid}
+	for _, kind := range []struct {
+		name string
+		flag int
+	}{{"mnt", linux.CloneNewns}, {"uts", linux.CloneNewuts}, {"ipc", linux.CloneNewipc}, {"pid", linux.CloneNewpid}} {
+		path := "/proc/" + strconv.Itoa(pid) + "/ns/" + kind.name
+		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		world.namespaces = append(world.namespaces, namespace{fd, kind.flag})
+	}
+	world.spawner, err = newThread(world.becomeSpawner)
+	world.files.world = world
+	return world, err
+}
+
+func startReaper(sysroot, bootIdFile string) (int, error) {
+	var report [2]int
+	if err := syscall.Pipe2(report[:], syscall.O_CLOEXEC); err != nil {
+		return 0, err
+	}
+	reader := os.NewFile(uintptr(report[0]), "report")
+	defer reader.Close()
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{ReaperName, sysroot, bootIdFile}, &syscall.ProcAttr{
+		Files: []uintptr{0, 1, 2, uintptr(report[1])},
+		Sys: &syscall.SysProcAttr{
+			Setsid:     true,
+			Cloneflags: linux.CloneNewns | linux.CloneNewuts | linux.CloneNewipc | linux.CloneNewpid,
+		},
+	})
+	syscall.Close(report[1])
+	if err != nil {
+		return 0, err
+	}
+	message, err := io.ReadAll(reader)
+	if err == nil && string(message) != reportReady {
+		err = errors.New("world: " + string(message))
+	}
+	return pid, err
+}
+
+// Spawner runs work on the thread that starts commands: inside all namespaces, with the powers it
+// needs, while what it starts can have no more than Capabilities.
+func (w *World) Spawner(work func()) { w.spawner.run(work) }
+
+func (w *World) becomeSpawner() error {
+	if err := w.enter(); err != nil {
+		return err
+	}
+	return linux.DropBounding(Capabilities)
+}
+
+// enter moves the calling thread, which must be locked, into the world.
+func (w *World) enter() error {
+	// The thread needs a root and a working directory of its own before it may change its mounts.
+	if err := syscall.Unshare(syscall.CLONE_FS); err != nil {
+		return err
+	}
+	for _, namespace := range w.namespaces {
+		if err := linux.Setns(namespace.fd, namespace.kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
