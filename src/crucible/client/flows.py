@@ -38,7 +38,7 @@ class Outbound:
 
     def again(self, offset: int) -> bytes:
         """Frames that bring a service which has everything up to `offset` to where we are."""
-        self.take(offset - self._taken)
+        self.take(max(0, offset - self._taken))
         frames = b""
         if self._kept:
             frames = protocol.data_frame(protocol.INPUT, bytes(self._kept))
@@ -87,15 +87,15 @@ class DescriptorSink:
         self._pending: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
-        self._accepted = 0
+        self.accepted = 0
         self.written = 0
 
     @property
     def is_idle(self) -> bool:
-        return self.written == self._accepted
+        return self.written == self.accepted
 
     def put(self, data: bytes) -> None:
-        self._accepted += len(data)
+        self.accepted += len(data)
         self._pending.put(data)
         if self._thread is None:
             self._thread = threading.Thread(target=self._write_all, daemon=True)

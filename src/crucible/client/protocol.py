@@ -9,15 +9,18 @@ that many bytes:
     W  a channel and a count (4 bytes): so many bytes of that channel were taken by their reader
 
 The client begins with J `{"verb": …, …}`. The owner takes it with J `{"accepted": {}}` before it does anything
-(a client that loses the connection without any frame may ask again), then answers with any number of J
-`{"progress": [stage, detail]}`, for streaming verbs J `{"started": {…}}` and frames D and E, and at last J `{"ok": {…}}`
-or `{"error": {"code", "message", "hint", "exit_status"}}`, and closes. While an exec runs the client may send
-J `{"signal": number}`, `{"resize": [rows, columns]}` and, before it leaves a command to itself,
-`{"detach": true}`; a client that just goes takes its command with it. A `run` or `create` with an upload sends the
-tar on channel 0 first and ends it with E; acknowledgements of it come before `started`, where the count of that
-channel begins anew. Whoever sends D stays within WINDOW bytes of what W
-has acknowledged. Bytes that a client has acknowledged are never sent again; all others are, if it comes back
-with verb `attach` after the owner has died.
+(a client that loses the connection without having got any frame asks again), and then answers with any number of
+J `{"progress": [stage, detail]}`, for streaming verbs J `{"started": {…}}` and frames D and E, and at last
+J `{"ok": {…}}` or `{"error": {"code", "message", "hint", "exit_status"}}`, and closes.
+
+While an exec runs the client may send J `{"signal": number}`, `{"resize": [rows, columns]}` and, to leave the
+command to itself, `{"detach": true}`, which is answered with `{"ok": {}}`. A client that just goes takes its
+command with it. A `run` or `create` with an upload sends the tar on channel 0 first and ends it with E; its
+acknowledgements come before `started`, where the count of that channel begins anew for the command's input.
+
+Whoever sends D stays within WINDOW bytes of what W has acknowledged. Bytes that a client has acknowledged are
+never sent again; all others are, if it comes back with verb `attach` after the owner has died. The answer's
+`started` then says where the channels go on: `output` and `errors` as asked for, `input` how much has been taken.
 """
 
 from __future__ import annotations

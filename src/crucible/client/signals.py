@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterable
 from types import FrameType, TracebackType
+from typing import Any
 
 _NUDGE = b"\0"
 
@@ -18,7 +19,7 @@ class Wakeup:
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         self._numbers = tuple(numbers)
-        self._saved: dict[int, object] = {}
+        self._saved: dict[int, Any] = {}
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._saved_writer = -1
 
@@ -26,7 +27,8 @@ class Wakeup:
         if self._numbers:
             self._saved_writer = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in self._numbers:
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            # What whoever started us ignores, as nohup does, stays ignored.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._saved[number] = signal.signal(number, _noted)
         return self
 
@@ -37,7 +39,7 @@ class Wakeup:
         trace: TracebackType | None,
     ) -> None:
         for number, handler in self._saved.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # what getsignal gave
+            signal.signal(number, handler)
         if self._numbers:
             signal.set_wakeup_fd(self._saved_writer)
         reader, self._reader = self._reader, -1

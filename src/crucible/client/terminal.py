@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import termios
+import time
 import tty
 from types import TracebackType
 from typing import Any
@@ -26,9 +28,11 @@ class RawTerminal:
         return self
 
     def begin(self) -> None:
-        if self._saved is None:
-            self._saved = termios.tcgetattr(self._descriptor)
-        tty.setraw(self._descriptor, termios.TCSADRAIN)
+        # A terminal that has hung up has no mode; reading it will tell.
+        with contextlib.suppress(termios.error):
+            if self._saved is None:
+                self._saved = termios.tcgetattr(self._descriptor)
+            tty.setraw(self._descriptor, termios.TCSADRAIN)
 
     def __exit__(
         self,
@@ -37,10 +41,8 @@ class RawTerminal:
         trace: TracebackType | None,
     ) -> None:
         if self._saved is not None:
-            try:
+            with contextlib.suppress(termios.error):
                 termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._saved)
-            except termios.error:
-                return  # the terminal has hung up
             self._saved = None
 
 
@@ -48,25 +50,32 @@ class DetachKeys:
     """Finds Ctrl-P Ctrl-Q among the keys. A Ctrl-P alone is held back until it is clear that it is meant."""
 
     def __init__(self) -> None:
-        self.is_holding = False
+        self._held_since: float | None = None
         self.is_complete = False
+
+    @property
+    def is_holding(self) -> bool:
+        return self._held_since is not None
+
+    @property
+    def is_overdue(self) -> bool:
+        return self._held_since is not None and time.monotonic() >= self._held_since + HELD_KEY_S
 
     def feed(self, keys: bytes) -> bytes:
         """The keys for the guest: without those that are still held or belong to the sequence."""
         if self.is_holding:
-            keys = DETACH_KEYS[:1] + keys
-            self.is_holding = False
+            keys = self.release() + keys
         before, found, _ = keys.partition(DETACH_KEYS)
         if found:
             self.is_complete = True
             return before
         if keys.endswith(DETACH_KEYS[:1]):
-            self.is_holding = True
+            self._held_since = time.monotonic()
             return keys[:-1]
         return keys
 
     def release(self) -> bytes:
-        self.is_holding = False
+        self._held_since = None
         return DETACH_KEYS[:1]
 
 
