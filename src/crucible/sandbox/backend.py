@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from crucible.images.catalog import Image
 from crucible.sandbox.isolation import Isolation
@@ -109,6 +109,14 @@ class KeepsMachines(Backend, Protocol):
 
     async def snapshot(self, machine: Machine, plan: BootPlan, into: Path) -> None:
         """Saves memory, processes and disk into an empty directory; the machine goes on afterwards."""
+        ...
+
+    def pack_snapshot(self, directory: Path, target: Path, facts: dict[str, Any]) -> None:
+        """Writes a snapshot and the facts to one file. Blocks."""
+        ...
+
+    def unpack_snapshot(self, source: Path, directory: Path) -> dict[str, Any]:
+        """Fills an empty directory from such a file, which may come from anywhere. Blocks."""
         ...
 
     async def restore(self, plan: BootPlan, snapshot: Path) -> Machine:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crucible.config import Config
 from crucible.errors import (
+    BackendUnknown,
     CrucibleError,
     SandboxMissing,
     StateDamaged,
@@ -145,9 +146,9 @@ class Manager:
 
     async def adopt(self, record: SandboxRecord) -> None:
         """Takes over a machine whose holder died."""
-        backend = self._backend_named(record.backend)
+        backend = self.backend_named(record.backend)
         handle = handle_of(record)
-        if handle is None or backend is None or not backend.is_alive(handle):
+        if handle is None or not backend.is_alive(handle):
             await self._settle_dead(record)
             return
         image = load_image(self.config.home, record.spec.image)
@@ -180,14 +181,17 @@ class Manager:
         self._booted(record, machine, backend, image)
         return self._mark_running(record)
 
-    async def record_copy(
-        self, name: str, original: SandboxRecord, backend: KeepsMachines
+    async def record_new_copy(
+        self,
+        name: str,
+        spec: SandboxSpec,
+        backend: KeepsMachines,
+        host_directory: str | None = None,
     ) -> SandboxRecord:
-        """A new record like another's, for a copy that is about to start."""
+        """The record of a copy that is about to start from a snapshot."""
         return await self._record_new(
-            new_id(), check_name(name), original.spec, host_directory=original.host_directory,
-            backend=backend,
-        )  # fmt: skip
+            new_id(), check_name(name), spec, host_directory=host_directory, backend=backend
+        )
 
     def plan_of(self, held: Held) -> BootPlan:
         return self._plan(held.record, held.image, lifetime="sandbox", disk_is_kept=True)
@@ -234,9 +238,7 @@ class Manager:
     async def _boot(
         self, record: SandboxRecord, *, lifetime: Lifetime, disk_is_kept: bool
     ) -> Held:
-        backend = self._backend_named(record.backend)
-        if backend is None:
-            raise StateDamaged(f"Sandbox {record.name!r} needs backend {record.backend!r}")
+        backend = self.backend_named(record.backend)
         image = load_image(self.config.home, record.spec.image)
         plan = self._plan(record, image, lifetime=lifetime, disk_is_kept=disk_is_kept)
         memory_mib = record.spec.memory_mib
@@ -329,11 +331,8 @@ class Manager:
 
     async def _settle_dead(self, record: SandboxRecord) -> SandboxRecord:
         """Brings a record whose machine is in nobody's hands back to what is so."""
-        backend = self._backend_named(record.backend)
-        if backend is not None:
-            await asyncio.to_thread(
-                backend.bury, record.directory, record.id, handle_of(record)
-            )
+        backend = self.backend_named(record.backend)
+        await asyncio.to_thread(backend.bury, record.directory, record.id, handle_of(record))
         if record.is_temporary or record.state == "removing":
             self._erase(record)
             raise SandboxMissing(record.name)
@@ -371,8 +370,11 @@ class Manager:
             host_uid=record.host_uid,
         )
 
-    def _backend_named(self, name: str) -> KeepsMachines | None:
-        return next((backend for backend in self.backends if backend.name == name), None)
+    def backend_named(self, name: str) -> KeepsMachines:
+        for backend in self.backends:
+            if backend.name == name:
+                return backend
+        raise BackendUnknown(name, tuple(backend.name for backend in self.backends))
 
 
 def new_id() -> str:

@@ -296,6 +296,32 @@ def record_as_json(record: SandboxRecord | SnapshotRecord) -> dict[str, Any]:
     return values
 
 
+def snapshot_facts(record: SnapshotRecord) -> dict[str, Any]:
+    """What travels with a snapshot that leaves this host."""
+    names = ("sandbox_name", "backend", "isolation", "image_digest", "created_at")
+    return {"spec": _spec_json(record.spec), **{name: getattr(record, name) for name in names}}
+
+
+def snapshot_from_facts(
+    facts: dict[str, Any], *, tag: str, record_id: str, directory: Path
+) -> SnapshotRecord:
+    try:
+        return SnapshotRecord(
+            tag=tag,
+            id=record_id,
+            state="saved",
+            sandbox_name=str(facts["sandbox_name"])[:63],
+            spec=_parse_spec(facts["spec"]),
+            backend=str(facts["backend"]),
+            isolation=str(Isolation(facts["isolation"])),
+            image_digest=str(facts["image_digest"]),
+            created_at=float(facts["created_at"]),
+            directory=directory,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateDamaged(f"The snapshot's description cannot be read: {error}") from None
+
+
 def _row_of(record: SandboxRecord) -> dict[str, Any]:
     row = {**asdict(record), "spec": _spec_json(record.spec)}
     del row["directory"]

@@ -9,8 +9,9 @@ import tempfile
 import time
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from crucible.backends.qemu import disks, host, jail, saved
+from crucible.backends.qemu import disks, host, jail, parcel, saved
 from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.foundry import Foundry
 from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layer, meet
@@ -130,6 +131,12 @@ class QemuBackend:
                 disk_mib=disks.layer_size(layers[-1]) >> 20,
             )
             await self._foundry.condense(loader, stream, layers, into)
+
+    def pack_snapshot(self, directory: Path, target: Path, facts: dict[str, Any]) -> None:
+        parcel.pack(directory, target, facts)
+
+    def unpack_snapshot(self, source: Path, directory: Path) -> dict[str, Any]:
+        return parcel.unpack(source, directory)
 
     async def template(self, plan: BootPlan) -> SavedMachine:
         """The template this plan starts from, made now if there is none."""

@@ -57,6 +57,7 @@ class Foundry:
         started = time.perf_counter()
         wanted_mib = max(plan.disk_mib, source.disk_mib)
         chain = disks.extend_chain(source.layers, plan.directory, size_mib=wanted_mib)
+        os.link(source.directory / disks.ROOT_NAME, plan.directory / disks.ROOT_NAME)
         descriptor = await self.shelf.take(source)
         vmm = self._launch(plan, chain, descriptor, start="incoming")
         try:
@@ -99,6 +100,8 @@ class Foundry:
         """Turns the stream of a running machine into a saved one: loaded once, never run."""
         for number, layer in enumerate(layers):
             os.link(layer, into / (disks.BLANK_NAME if number == 0 else f"disk-{number}.qcow2"))
+        for directory in (into, plan.directory):
+            os.link(layers[0].with_name(disks.ROOT_NAME), directory / disks.ROOT_NAME)
         chain = disks.extend_chain(layers, plan.directory, size_mib=plan.disk_mib)
         descriptor = memory.create(plan.memory_mib << 20)
         try:

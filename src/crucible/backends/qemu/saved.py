@@ -74,14 +74,27 @@ def load(directory: Path) -> SavedMachine:
             raise TemplateDamaged(f"{name} is missing in {directory}") from None
         if now["size"] != marks["size"] or now["mtime_ns"] != marks["mtime_ns"]:
             raise TemplateDamaged(f"{name} in {directory} was changed or cut short")
-    known = {name: facts[name] for name in SavedMachine.__slots__ if name != "directory"}
+    return read_facts(directory)
+
+
+def read_facts(directory: Path) -> SavedMachine:
+    """What the manifest says, without looking at the files."""
+    facts = _read_manifest(directory)
+    try:
+        known = {name: facts[name] for name in SavedMachine.__slots__ if name != "directory"}
+    except KeyError as error:
+        raise TemplateDamaged(f"{directory} has a manifest without {error}") from None
     return SavedMachine(directory=directory, **known)
 
 
 def verify(directory: Path) -> None:
     """Reads every byte: for snapshots that were imported and for `doctor`."""
-    for name, marks in _read_manifest(directory)["files"].items():
-        if _digest(directory / name) != marks["sha256"]:
+    files = _read_manifest(directory)["files"]
+    needed = {MEMORY_FILE, STATE_FILE, *(path.name for path in disks.find_chain(directory).layers[1:])}
+    if not needed <= set(files):
+        raise TemplateDamaged(f"{directory} has a manifest that leaves files out")
+    for name in needed:
+        if _digest(directory / name) != files[name]["sha256"]:
             raise TemplateDamaged(f"{name} in {directory} has other contents than it was saved with")
 
 

@@ -1,0 +1,101 @@
+"""The only module that knows every concrete class; it imports them where they are needed."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crucible.backends.qemu.backend import QemuBackend
+    from crucible.config import Config
+    from crucible.images.report import Report
+    from crucible.sandbox.manager import Manager
+
+
+def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
+    """All of them, strongest first. Whether one works is for its `probe` to say."""
+    from crucible.backends.qemu.backend import QemuBackend
+    from crucible.backends.qemu.command import Accelerator
+    from crucible.images.report import silent
+
+    return [
+        QemuBackend(
+            home=config.home,
+            agent=agent_path(),
+            accelerator=accelerator,
+            template_limit_mib=config.template_limit_mib,
+            report=report or silent,
+        )
+        for accelerator in (Accelerator.KVM, Accelerator.HVF, Accelerator.TCG)
+    ]
+
+
+def manager(config: Config, report: Report | None = None) -> Manager:
+    from crucible.images.report import silent
+    from crucible.sandbox.manager import Manager
+    from crucible.sandbox.records import open_records
+
+    return Manager(
+        config=config,
+        records=open_records(config.home),
+        backends=backends(config, report),
+        report=report or silent,
+    )
+
+
+def agent_path() -> Path:
+    """The guest agent for this machine's architecture, as the package's build left it."""
+    architecture = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}.get(
+        platform.machine(), platform.machine()
+    )
+    return Path(__file__).with_name("_guest") / f"agent-{architecture}"
+
+
+def embedded_connection(config: Config) -> tuple[socket.socket, Callable[[], None]]:
+    """A service for one connection inside this process: our end of it, and how to wait for its end."""
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=_serve_embedded, args=(config, theirs), name="service")
+    thread.start()
+    return ours, thread.join
+
+
+async def prepare_template(config: Config, report: Report) -> None:
+    """Makes the template of the default size, so that the first sandbox starts as fast as the next."""
+    from crucible.sandbox.spec import SandboxSpec
+
+    async with manager(config, report).open(SandboxSpec()):
+        pass
+
+
+def run_owner(config: Config) -> None:
+    """Serves as this user's owner until there is nothing to hold; returns at once if there is one."""
+    import asyncio
+
+    from crucible.sandbox.owner import Owner, hold_lock
+
+    if hold_lock(config.home) is None:
+        return
+
+    async def serve() -> None:
+        await Owner(manager(config), idle_s=config.owner_idle_s).serve()
+
+    asyncio.run(serve())
+
+
+def _serve_embedded(config: Config, sock: socket.socket) -> None:
+    import asyncio
+
+    from crucible.sandbox.reconcile import bury_dead_temporaries
+    from crucible.sandbox.service.dispatch import Service
+
+    async def serve() -> None:
+        own = manager(config)
+        bury_dead_temporaries(own.records, list(own.backends))
+        await Service(own).serve(sock)
+        own.records.close()
+
+    asyncio.run(serve())

@@ -1,0 +1,151 @@
+"""A saved machine as one file: for carrying a snapshot elsewhere and taking it in again.
+
+A parcel is a gzip stream: a magic line, a length-prefixed JSON header, then for each file its extents
+of data and an end mark. What is read may come from anywhere: names, sizes and offsets are checked
+before anything is written, and the contents against the manifest before anything is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from crucible.backends.qemu import disks, saved
+from crucible.errors import CrucibleError, HostDiskFull, PathRefused
+
+MAGIC = b"crucible-snapshot 1\n"
+_LARGEST_HEADER = 1 << 20
+_LARGEST_FILE = 1 << 41
+_CHUNK = 1 << 20
+_EXTENT = struct.Struct(">QI")
+_NAME = re.compile(r"(ram|state|manifest\.json|root\.squashfs|disk-0\.raw|disk-[1-9]\d{0,2}\.qcow2)\Z")
+
+
+class ParcelDamaged(CrucibleError):
+    code = "snapshot-damaged"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The file is not a usable snapshot: {why}", hint="Export it again")
+
+
+def pack(directory: Path, target: Path, facts: dict[str, Any]) -> None:
+    """Writes aside and renames, so that a file under the final name is whole."""
+    paths = sorted(path for path in directory.iterdir() if _NAME.match(path.name))
+    header = json.dumps(
+        {"facts": facts, "files": [[path.name, path.stat().st_size] for path in paths]}
+    ).encode()
+    building = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with building.open("xb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as out:
+            out.write(MAGIC + struct.pack(">I", len(header)) + header)
+            for path in paths:
+                _pack_file(path, out)
+            out.close()
+            os.fsync(raw.fileno())
+        building.chmod(0o600)
+        building.rename(target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise HostDiskFull(str(target)) from error
+        raise PathRefused(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        building.unlink(missing_ok=True)
+
+
+def unpack(source: Path, directory: Path) -> dict[str, Any]:
+    """Fills an empty directory from a parcel and gives the facts it was packed with."""
+    try:
+        with gzip.open(source, "rb") as stream:
+            facts, files = _read_header(stream)
+            for name, size in files:
+                _unpack_file(stream, directory / name, size)
+        saved.verify(directory)
+        saved.describe(_redescribed(directory))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ParcelDamaged(str(error)) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise HostDiskFull(str(directory)) from error
+        raise PathRefused(f"{source} cannot be read: {error.strerror}") from error
+    return facts
+
+
+def _pack_file(path: Path, out: IO[bytes]) -> None:
+    with path.open("rb") as file:
+        for offset, data in _extents(file.fileno(), path.stat().st_size):
+            out.write(_EXTENT.pack(offset, len(data)) + data)
+    out.write(_EXTENT.pack(0, 0))
+
+
+def _extents(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    while position < size:
+        try:
+            position = os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(descriptor, position, os.SEEK_HOLE)
+        while position < end:
+            data = os.pread(descriptor, min(_CHUNK, end - position), position)
+            if data.count(0) != len(data):
+                yield position, data
+            position += len(data)
+
+
+def _read_header(stream: IO[bytes]) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+    if stream.read(len(MAGIC)) != MAGIC:
+        raise ParcelDamaged("it does not begin like one")
+    length = struct.unpack(">I", _exactly(stream, 4))[0]
+    if length > _LARGEST_HEADER:
+        raise ParcelDamaged("its header is too long")
+    try:
+        header = json.loads(_exactly(stream, length))
+        files = [(str(name), int(size)) for name, size in header["files"]]
+        facts = dict(header["facts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParcelDamaged(f"its header cannot be read ({error})") from None
+    names = [name for name, _ in files]
+    if len(set(names)) != len(names) or not all(_NAME.match(name) for name in names):
+        raise ParcelDamaged("it names files that no snapshot has")
+    if any(not 0 <= size <= _LARGEST_FILE for _, size in files):
+        raise ParcelDamaged("a file in it is too large")
+    return facts, files
+
+
+def _unpack_file(stream: IO[bytes], path: Path, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, size)
+        while True:
+            offset, length = _EXTENT.unpack(_exactly(stream, _EXTENT.size))
+            if length == 0:
+                return
+            if length > _CHUNK or offset + length > size:
+                raise ParcelDamaged(f"{path.name} has data beyond its end")
+            os.pwrite(descriptor, _exactly(stream, length), offset)
+    finally:
+        os.close(descriptor)
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) != count:
+        raise ParcelDamaged("it was cut short")
+    return data
+
+
+def _redescribed(directory: Path) -> saved.SavedMachine:
+    """The manifest again, with the times that the files have here."""
+    for layer in disks.find_chain(directory).layers:
+        disks.layer_size(layer)
+    return saved.read_facts(directory)
