@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import tarfile
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 from crucible.errors import ImageDamaged, ImageMissing, PrerequisiteMissing
-from crucible.images import bundle
+from crucible.images import bundle, squashfs
 from crucible.images.apt import Source, open_apt, transport_settings
 from crucible.images.catalog import (
     PACKAGES_FILE,
@@ -26,8 +27,6 @@ from crucible.images.recipe import Recipe, read_recipe
 from crucible.images.report import Report
 from crucible.system import find_program, install_command
 
-# Not compressed: reading is then a copy, which is what counts where the guest's processor is emulated.
-_SQUASHFS_OPTIONS = ("-noI", "-noD", "-noF", "-noX", "-b", "64K", "-no-xattrs")
 _STATUS_FILE = "./var/lib/dpkg/status"
 
 # Runs in the new root after the packages: $1 is its directory. Nothing of the host may stay, nor
@@ -73,7 +72,7 @@ def build_base(home: Path, *, report: Report, recipe: Recipe | None = None) -> I
                 "user": wanted.user,
                 "workdir": wanted.workdir,
                 "environment": tuple(f"{key}={value}" for key, value in wanted.environment),
-                "recipe": wanted.digest,
+                "recipe": _fingerprint(wanted),
             }
             made = bundle.publish(content, shelf, facts=facts)
         report(wanted.name, f"{made.size_bytes / 1e6:.0f} MB, digest {made.digest[:12]}")
@@ -85,7 +84,13 @@ def _current(home: Path, wanted: Recipe) -> Image | None:
         found = load_image(home, wanted.name)
     except (ImageMissing, ImageDamaged):
         return None
-    return found if found.recipe == wanted.digest else None
+    return found if found.recipe == _fingerprint(wanted) else None
+
+
+def _fingerprint(recipe: Recipe) -> str:
+    """Changes with the recipe and with the way we build: either makes another image."""
+    way = "\n".join((recipe.digest, _TIDY, *squashfs.OPTIONS))
+    return hashlib.sha256(way.encode()).hexdigest()
 
 
 def _make_root(work: Path, content: Path, recipe: Recipe, report: Report) -> None:
@@ -100,7 +105,9 @@ def _make_root(work: Path, content: Path, recipe: Recipe, report: Report) -> Non
         text = status.read().decode() if status else ""
     (content / PACKAGES_FILE).write_text(package_list(text), encoding="utf-8")
     report(recipe.name, "packing the filesystem")
-    _pack(archive, content / ROOT_FILE, int(newest), report, recipe.name)
+    squashfs.pack(archive, content / ROOT_FILE, newest_s=int(newest), as_root=_as_root())
+    report(recipe.name, "reading it back")
+    squashfs.compare(archive, content / ROOT_FILE, work / "read-back")
 
 
 def package_list(status: str) -> str:
@@ -131,7 +138,8 @@ def _install_packages(
     argv += [source.line() for source in sources]
 
     def show(line: str) -> None:
-        if line.startswith("I: "):
+        # Its lines about hooks carry our whole script.
+        if line.startswith("I: ") and not line.startswith("I: running --"):
             report(recipe.name, line.removeprefix("I: ").rstrip("."))
 
     with archive.open("wb") as tar:
@@ -189,29 +197,8 @@ def _suite(sources: tuple[Source, ...]) -> str:
     return min((source.release for source in sources), key=len)
 
 
-def _pack(archive: Path, root: Path, newest: int, report: Report, stage: str) -> None:
-    """Times later than the newest packaged file are the build's own, and are set back to it."""
-    argv = [
-        *_as_root(),
-        "sqfstar",
-        *_SQUASHFS_OPTIONS,
-        "-root-mode",
-        "755",
-        "-root-time",
-        str(newest),
-    ]
-    argv += ["-reproducible", "-quiet", "-no-progress", str(root)]
-    with archive.open("rb") as tar:
-        follow(
-            argv,
-            on_line=lambda line: None,
-            stdin=tar,
-            extra={"SOURCE_DATE_EPOCH": str(newest)},
-        )
-
-
 def _as_root() -> tuple[str, ...]:
-    """sqfstar gives the topmost directory to whoever runs it, whatever its options say."""
+    """The words before a command that make an ordinary user root in its own eyes."""
     if os.geteuid() == 0:
         return ()
     return ("unshare", "--user", "--map-root-user") if _mode() == "unshare" else ("fakeroot",)

@@ -62,6 +62,18 @@ def remove_image(home: Path, name: str) -> None:
         shutil.rmtree(shelf_of(home, name))
 
 
+def remove_older_versions(home: Path, name: str) -> int:
+    """Removes all but the current version and tells the bytes freed. The caller knows what is in use."""
+    freed = 0
+    with held(lock_of(home, name), stage=name):
+        current = _load(home, name).path
+        for version in shelf_of(home, name).iterdir():
+            if version.is_dir() and version != current:
+                freed += sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+                shutil.rmtree(version)
+    return freed
+
+
 def shelf_of(home: Path, name: str) -> Path:
     return home / "images" / name
 
