@@ -1,0 +1,47 @@
+# `make help` lists what there is. The work itself is in scripts/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart setup fmt check test bench docs agent clean
+
+help: ## Print this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+quickstart: ## From a fresh machine to a first sandbox: install, build, run the demo
+	@$(PYTHON) scripts/quickstart.py
+
+setup: ## Install everything needed to work on Crucible, and build the guest agent
+	@$(PYTHON) scripts/environment.py dev
+
+agent: setup ## Build the guest agent, if its sources changed
+
+fmt: setup ## Format all sources
+	@$(BIN)/ruff check --quiet --fix-only --exit-zero .
+	@$(BIN)/ruff format .
+	@$(BIN)/python scripts/agent.py format
+
+check: setup ## Check formatting, style, types, the rooms and the Go sources; changes nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	NO_COLOR=1 $(BIN)/lint-imports
+	$(BIN)/python scripts/agent.py check
+
+test: setup ## Run all tests: Go, then Python, then those that boot machines
+	$(BIN)/python scripts/agent.py test
+	$(BIN)/pytest -m "not vm" -n 2
+	$(BIN)/pytest -m vm
+
+bench: setup ## Measure, and compare with what one would use instead
+	$(BIN)/python -m benchmarks
+
+docs: setup ## Write the generated pages of docs/reference
+	$(BIN)/python scripts/docs.py
+
+clean: ## Remove what was built here; images and sandboxes stay
+	rm -rf .venv .state build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf src/crucible/_guest
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

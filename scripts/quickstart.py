@@ -1,0 +1,97 @@
+"""From a fresh machine to a first sandbox. Every step is skipped when it is done; run it as often as you like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from environment import (
+    ROOT,
+    VENV,
+    build_agent,
+    check_python,
+    compile_bytecode,
+    install_environment,
+    install_packages,
+)
+from progress import StepFailed, environment, say, step
+
+CRUCIBLE = VENV / "bin" / "crucible"
+SETTINGS = ROOT / ".env"
+_QUESTIONS = (
+    ("CRUCIBLE_HOME", "Directory for images, templates and sandboxes", "~/.local/share/crucible"),
+    ("CRUCIBLE_TEMPLATE_LIMIT_MIB", "Disk space for prepared machines, in MiB", "8192"),
+)
+
+
+def main() -> int:
+    try:
+        check_python()
+        install_packages()
+        install_environment("run")
+        build_agent()
+        compile_bytecode()
+        settings = _settings()
+        _crucible("Kernel, base image and template", settings, "setup")
+        _crucible("Demo", settings, "demo")
+    except StepFailed as failure:
+        return failure.show()
+    except KeyboardInterrupt:
+        say("\nStopped. Run `make quickstart` again to go on from here.")
+        return 130
+    _say_what_is_next()
+    return 0
+
+
+def _settings() -> dict[str, str]:
+    """What `.env` sets. It is written here once, from answers on a terminal, and never again."""
+    if not SETTINGS.exists() and sys.stdin.isatty() and sys.stderr.isatty():
+        _ask()
+    if not SETTINGS.exists():
+        return {}
+    lines = (line.strip() for line in SETTINGS.read_text(encoding="utf-8").splitlines())
+    pairs = (line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip().strip("'\"") for name, value in pairs}
+
+
+def _ask() -> None:
+    with step("Settings"):
+        say("    Press Enter to keep a default.")
+        lines = [
+            "# Settings of this checkout; `make quickstart` reads them and never changes them."
+        ]
+        for name, question, default in _QUESTIONS:
+            print(f"    {question} [{default}]: ", end="", file=sys.stderr, flush=True)
+            answer = sys.stdin.readline().strip()
+            value = str(Path(answer).expanduser()) if answer.startswith("~") else answer
+            lines.append(f"{name}={value}" if value else f"# {name}={default}")
+        SETTINGS.touch(mode=0o600)
+        SETTINGS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _crucible(title: str, settings: dict[str, str], *arguments: str) -> None:
+    """Runs our own command, which shows its own progress. What the caller exported wins over `.env`."""
+    with step(title):
+        done = subprocess.run(
+            [str(CRUCIBLE), *arguments], env={**settings, **environment()}, check=False
+        )
+        if done.returncode != 0:
+            raise StepFailed(
+                f"`crucible {' '.join(arguments)}` ended with status {done.returncode}",
+                hint="Run `.venv/bin/crucible doctor`, then `make quickstart` again",
+            )
+
+
+def _say_what_is_next() -> None:
+    say(
+        "\nReady. Try next:\n"
+        "  .venv/bin/crucible run -- python3 -c 'print(6 * 7)'\n"
+        "  .venv/bin/crucible create lab && .venv/bin/crucible exec -it lab bash\n"
+        "  .venv/bin/crucible doctor\n"
+        "  .venv/bin/crucible --help"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
