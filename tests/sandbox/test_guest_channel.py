@@ -468,6 +468,27 @@ def test_a_guest_that_reads_nothing_cannot_make_the_host_queue_grants() -> None:
     asyncio.run(scene())
 
 
+def test_a_guest_that_takes_no_bytes_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "SMALL_S", 0.05)
+
+    async def scene() -> None:
+        async with meeting() as (guest, session):
+            starting = asyncio.create_task(session.start(TRUE))
+            stream = await guest.started()
+            process = await starting
+            guest.send(Kind.WINDOW, stream, encode_window(1 << 40))
+            writing = asyncio.create_task(process.write(bytes(8 << 20)))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert session.channel.unsent_bytes >= WINDOW_BYTES
+            with pytest.raises(GuestSilent):
+                await session.stats()
+            writing.cancel()
+            await asyncio.wait([writing])
+
+    asyncio.run(scene())
+
+
 def test_the_stream_numbers_end() -> None:
     async def scene() -> None:
         async with meeting(next_stream=2**31 - 1) as (guest, session):

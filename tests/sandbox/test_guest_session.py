@@ -18,6 +18,7 @@ from crucible.errors import (
     ProtocolBroken,
     Refused,
 )
+from crucible.sandbox.guest import files as files_module
 from crucible.sandbox.guest import process as process_module
 from crucible.sandbox.guest.session import GuestSession
 from crucible.sandbox.session import Channel, Command, ExecInfo, Identity, Session
@@ -498,6 +499,19 @@ def test_a_tree_cannot_hold_such_a_name(name: bytes) -> None:
 def test_a_listing_that_does_not_add_up_is_refused() -> None:
     with pytest.raises(ProtocolBroken):
         played(lambda session: session.files.list(b"/"), listing(b"a", count=2))
+
+
+def test_a_listing_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "MAX_LISTED", 3)
+
+    async def part(guest: ScriptedGuest) -> None:
+        stream, _ = await guest.request()
+        for _ in range(4):
+            guest.send(Kind.DATA, stream, encode_record(FILE), OUTPUT)
+        assert (await guest.expect(Kind.FORGET)).stream == stream
+
+    with pytest.raises(GuestRefused, match="more than 3 entries"):
+        played(lambda session: session.files.list(b"/"), part)
 
 
 def test_tars_go_both_ways() -> None:

@@ -131,11 +131,12 @@ def test_garbage_before_hello_is_skipped(garbage: bytes, cuts: list[int]) -> Non
         HELLO[:12],
         HELLO[:40],
         HELLO[12:44],
+        bytes(12) + HELLO[12:44],
         encode(Kind.HELLO, 0, Hello(bytes(16), 1, 9, 1, "another nonce").encode()),
         encode(Kind.DATA, 1, HELLO[12:44], 1),
         encode(Kind.DATA, 1, bytes(MAX_PAYLOAD), 1)[:5000],
     ],
-    ids=["header", "cut", "no header", "nonce", "inside data", "cut data"],
+    ids=["header", "cut", "no header", "wrong header", "nonce", "inside data", "cut data"],
 )
 def test_what_only_looks_like_the_wanted_hello_is_skipped(decoy: bytes) -> None:
     decoder = Decoder(nonce=NONCE)

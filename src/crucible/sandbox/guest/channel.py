@@ -103,10 +103,11 @@ class GuestChannel:
         await self.writable_or_raise()
         if not 0 < number < self._first or number in self._attached:
             raise Refused(f"Stream {number} of sandbox {self.name!r} cannot be taken up")
-        self._attached.add(number)
         stream = Stream(self, number, _UNKNOWN_EXEC, is_attached=True)
         payload = encode_attach(Attach(output, errors))
-        return self._begin(stream, encode(Kind.ATTACH, number, payload))
+        self._begin(stream, encode(Kind.ATTACH, number, payload))
+        self._attached.add(number)
+        return stream
 
     async def writable_or_raise(self) -> None:
         """Room for a request, or the error that says why there will be none."""
