@@ -76,12 +76,13 @@ def run_owner(config: Config) -> None:
     import asyncio
 
     from crucible.sandbox.owner import Owner, hold_lock
+    from crucible.sandbox.service.progress import to_client
 
     if hold_lock(config.home) is None:
         return
 
     async def serve() -> None:
-        await Owner(manager(config), idle_s=config.owner_idle_s).serve()
+        await Owner(manager(config, to_client), idle_s=config.owner_idle_s).serve()
 
     asyncio.run(serve())
 
@@ -91,9 +92,10 @@ def _serve_embedded(config: Config, sock: socket.socket) -> None:
 
     from crucible.sandbox.reconcile import bury_dead_temporaries
     from crucible.sandbox.service.dispatch import Service
+    from crucible.sandbox.service.progress import to_client
 
     async def serve() -> None:
-        own = manager(config)
+        own = manager(config, to_client)
         bury_dead_temporaries(own.records, list(own.backends))
         await Service(own).serve(sock)
         own.records.close()

@@ -306,6 +306,7 @@ class Manager:
         else:
             isolation = await backend.isolation()
         admission.admit(spec.memory_mib, self._promised_mib)
+        holder_pid, holder_started = _myself()
         record = SandboxRecord(
             id=record_id,
             name=name,
@@ -318,7 +319,8 @@ class Manager:
             image_digest=image.digest,
             is_temporary=is_temporary,
             host_directory=host_directory,
-            **_holder(),
+            holder_pid=holder_pid,
+            holder_started=holder_started,
         )
         first_uid = FIRST_HOST_UID if os.geteuid() == 0 else None
         record = self.records.add(record, first_uid=first_uid)
@@ -387,9 +389,14 @@ def handle_of(record: SandboxRecord) -> MachineHandle | None:
     return MachineHandle(pid=record.pid, started=record.pid_started, detail=record.pid_detail)
 
 
-def _holder() -> dict[str, object]:
+def _myself() -> tuple[int, str]:
     pid = os.getpid()
-    return {"holder_pid": pid, "holder_started": processes.start_mark(pid) or ""}
+    return pid, processes.start_mark(pid) or ""
+
+
+def _holder() -> dict[str, object]:
+    pid, started = _myself()
+    return {"holder_pid": pid, "holder_started": started}
 
 
 def _hostname(name: str) -> str:

@@ -75,7 +75,7 @@ class Owner:
         manager = self._manager
         bury_dead_temporaries(manager.records, list(manager.backends))
         self._service.snapshots.settle()
-        for record in manager.records.list():
+        for record in manager.records.sandboxes():
             if record.is_temporary:
                 continue
             with contextlib.suppress(Exception):

@@ -15,7 +15,7 @@ from crucible.sandbox.records import Records, SandboxRecord
 def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> list[str]:
     """Temporary sandboxes whose process is gone: their machine died with it, their files did not."""
     buried = []
-    for record in records.list():
+    for record in records.sandboxes():
         if record.is_temporary and not is_held(record):
             for backend in backends:
                 if backend.name == record.backend:
@@ -28,7 +28,7 @@ def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> li
 
 def remove_strays(home: Path, records: Records) -> None:
     """Directories that no record names. Only the owner may do this: it is the one who makes them."""
-    known = {record.id for record in records.list()}
+    known = {record.id for record in records.sandboxes()}
     with contextlib.suppress(FileNotFoundError):
         for path in (home / "sandboxes").iterdir():
             if path.name not in known:

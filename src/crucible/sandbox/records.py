@@ -176,7 +176,7 @@ class Records:
             raise SandboxMissing(name)
         return self._record(row)
 
-    def list(self) -> list[SandboxRecord]:
+    def sandboxes(self) -> list[SandboxRecord]:
         rows = self._db.execute("SELECT * FROM sandboxes ORDER BY created_at, name")
         return [self._record(row) for row in rows]
 

@@ -114,9 +114,19 @@ class Process(Protocol):
 
     stream: int
     pid: int
+    input_offset: int
 
-    async def read(self) -> Chunk | None:
-        """The next bytes of either channel, or None when both have ended. Taking them grants room for more."""
+    async def read(self, *, grants: bool = True) -> Chunk | None:
+        """The next bytes of either channel, or None when both have ended.
+
+        Taking them grants room for more; without `grants` the sandbox keeps them for a replay until
+        `grant` says that they are safe.
+        """
+        ...
+
+    def grant(self, channel: Channel, count: int) -> None: ...
+    async def discard(self) -> None:
+        """Reads and drops all output that is still to come."""
         ...
 
     async def write(self, data: bytes) -> None:

@@ -78,7 +78,8 @@ class Snapshots:
     async def remove(self, tag: str) -> None:
         record = self._manager.records.find_snapshot(tag)
         self._manager.records.mark_snapshot(tag, "removing")
-        await asyncio.to_thread(self._forget, record)
+        await asyncio.to_thread(shutil.rmtree, record.directory, ignore_errors=True)
+        self._manager.records.delete_snapshot(tag)
 
     async def export(self, tag: str, path: Path) -> None:
         record = self._manager.records.find_snapshot(tag)

@@ -19,12 +19,12 @@ from crucible.backends.qemu.saved import SavedMachine
 from crucible.backends.qemu.shelf import MemoryShelf
 from crucible.backends.qemu.templates import TemplateStore, template_key
 from crucible.backends.qemu.vmm import Vmm, bury, is_alive
-from crucible.errors import AgentMissing, CrucibleError, TemplateDamaged
+from crucible.errors import AgentMissing, CrucibleError, TemplateDamaged, Unsupported
 from crucible.images.catalog import load_image
 from crucible.images.initramfs import initramfs_for
 from crucible.images.kernel import load_kernel
 from crucible.images.report import Report, silent
-from crucible.sandbox.backend import BootPlan, MachineHandle, Missing
+from crucible.sandbox.backend import BootPlan, Machine, MachineHandle, Missing
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import DEFAULT_DISK_MIB, SMALLEST_DISK_MIB
@@ -118,8 +118,10 @@ class QemuBackend:
             raise
         return QemuMachine(plan=plan, vmm=vmm, guest=guest)
 
-    async def snapshot(self, machine: QemuMachine, plan: BootPlan, into: Path) -> None:
+    async def snapshot(self, machine: Machine, plan: BootPlan, into: Path) -> None:
         """Saves a running machine into an empty directory. It stands still only while its memory is written."""
+        if not isinstance(machine, QemuMachine):
+            raise Unsupported(f"{self.name} can only save machines of its own")
         with tempfile.TemporaryDirectory(prefix="snapshot-", dir=self._scratch()) as scratch:
             stream = Path(scratch) / "stream"
             layers = await machine.freeze_into(stream)

@@ -89,8 +89,10 @@ class QemuMachine:
 
     async def ended(self) -> str:
         why = await self._vmm.ended()
-        if "kernel" in why and any(word in await self.console() for word in _OOM_WORDS):
-            return "it ran out of memory"
+        if "kernel" in why:
+            console = await self.console()
+            if any(word in console for word in _OOM_WORDS):
+                return "it ran out of memory"
         return why
 
     async def grow_disk(self, size_mib: int) -> None:

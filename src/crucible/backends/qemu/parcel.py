@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from crucible.backends.qemu import disks, saved
 from crucible.errors import CrucibleError, HostDiskFull, PathRefused
@@ -78,7 +78,7 @@ def unpack(source: Path, directory: Path) -> dict[str, Any]:
     return facts
 
 
-def _pack_file(path: Path, out: IO[bytes]) -> None:
+def _pack_file(path: Path, out: gzip.GzipFile) -> None:
     with path.open("rb") as file:
         for offset, data in _extents(file.fileno(), path.stat().st_size):
             out.write(_EXTENT.pack(offset, len(data)) + data)
@@ -102,7 +102,7 @@ def _extents(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
             position += len(data)
 
 
-def _read_header(stream: IO[bytes]) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+def _read_header(stream: gzip.GzipFile) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     if stream.read(len(MAGIC)) != MAGIC:
         raise ParcelDamaged("it does not begin like one")
     length = struct.unpack(">I", _exactly(stream, 4))[0]
@@ -122,7 +122,7 @@ def _read_header(stream: IO[bytes]) -> tuple[dict[str, Any], list[tuple[str, int
     return facts, files
 
 
-def _unpack_file(stream: IO[bytes], path: Path, size: int) -> None:
+def _unpack_file(stream: gzip.GzipFile, path: Path, size: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(descriptor, size)
@@ -137,7 +137,7 @@ def _unpack_file(stream: IO[bytes], path: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def _exactly(stream: IO[bytes], count: int) -> bytes:
+def _exactly(stream: gzip.GzipFile, count: int) -> bytes:
     data = stream.read(count)
     if len(data) != count:
         raise ParcelDamaged("it was cut short")

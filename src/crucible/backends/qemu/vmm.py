@@ -50,6 +50,7 @@ class Vmm:
         self._pidfd = _watchable(handle)
         self._why: str | None = None
         self._ended = asyncio.Event()
+        self._migration: asyncio.Future[str] | None = None
         self._watch = asyncio.create_task(self._watch_events())
         loop = asyncio.get_running_loop()
         if self._pidfd is None:
@@ -61,24 +62,25 @@ class Vmm:
         """Loads the device state of a saved machine over the memory it was started with."""
         with state.open("rb") as file:
             self.monitor.send("getfd", {"fdname": "state"}, fd=file.fileno())
-        self.monitor.send("migrate-set-capabilities", _shared_memory_stays(True))
-        await self.monitor.execute("migrate-incoming", {"uri": "fd:state"})
+        self.monitor.send("migrate-set-capabilities", _capabilities(shared_memory_stays=True))
+        await self._migrate("migrate-incoming", {"uri": "fd:state"})
+        await self.monitor.execute("cont")
 
     async def load_stream(self, stream: Path) -> None:
         """Loads a whole saved stream, memory included, and waits until it is there."""
         with stream.open("rb") as file:
             self.monitor.send("getfd", {"fdname": "state"}, fd=file.fileno())
-        await self.monitor.execute("migrate-incoming", {"uri": "fd:state"})
-        await self._await_migration()
+        self.monitor.send("migrate-set-capabilities", _capabilities(shared_memory_stays=False))
+        await self._migrate("migrate-incoming", {"uri": "fd:state"})
 
     async def save(self, path: Path, *, with_memory: bool) -> None:
         """Writes the stopped machine's state; shared memory stays where it is unless asked for."""
         with path.open("xb") as file:
             self.monitor.send("getfd", {"fdname": "save"}, fd=file.fileno())
-            self.monitor.send("migrate-set-capabilities", _shared_memory_stays(not with_memory))
+            capabilities = _capabilities(shared_memory_stays=not with_memory)
+            self.monitor.send("migrate-set-capabilities", capabilities)
             self.monitor.send("migrate-set-parameters", {"max-bandwidth": 1 << 40})
-            await self.monitor.execute("migrate", {"uri": "fd:save"})
-            await self._await_migration()
+            await self._migrate("migrate", {"uri": "fd:save"})
             os.fsync(file.fileno())
 
     async def console(self) -> bytes:
@@ -124,6 +126,13 @@ class Vmm:
             if event.get("event") == "SHUTDOWN":
                 reason = str(event.get("data", {}).get("reason", ""))
                 self._end(_shutdown_reason(reason))
+            elif event.get("event") == "MIGRATION":
+                self._migrated(str(event.get("data", {}).get("status", "")))
+
+    def _migrated(self, status: str) -> None:
+        is_over = status in ("completed", "failed", "cancelled")
+        if is_over and self._migration is not None and not self._migration.done():
+            self._migration.set_result(status)
 
     def _process_ended(self) -> None:
         if find_group(self._sandbox_id).oom_kills():
@@ -137,18 +146,25 @@ class Vmm:
             self._why = why
         self._ended.set()
 
-    async def _await_migration(self) -> None:
-        deadline = asyncio.get_running_loop().time() + _MIGRATION_DEADLINE_S
-        while asyncio.get_running_loop().time() < deadline:
-            answer = await self.monitor.execute("query-migrate")
-            status = answer.get("status") if isinstance(answer, dict) else None
-            if status == "completed":
-                return
-            if status in ("failed", "cancelled"):
-                why = answer.get("error-desc", "no reason given")
-                raise BootFailed(f"The machine's state could not be moved: {why}")
-            await asyncio.sleep(0.003)
-        raise BootFailed(f"The machine's state was not moved within {_MIGRATION_DEADLINE_S:g} s")
+    async def _migrate(self, command: str, arguments: dict[str, Any]) -> None:
+        """Begins to move the machine's state and waits until QEMU says how it ended."""
+        self._migration = asyncio.get_running_loop().create_future()
+        await self.monitor.execute(command, arguments)
+        ending = asyncio.create_task(self._ended.wait())
+        try:
+            async with asyncio.timeout(_MIGRATION_DEADLINE_S):
+                over: set[asyncio.Future[Any]] = {self._migration, ending}
+                await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            raise BootFailed(
+                f"The machine's state was not moved within {_MIGRATION_DEADLINE_S:g} s"
+            ) from None
+        finally:
+            ending.cancel()
+        if not self._migration.done():
+            raise BootFailed(f"The machine ended while its state was moved: {self._why}")
+        if self._migration.result() != "completed":
+            raise BootFailed(f"The machine's state could not be moved: {self.errors()}")
 
 
 def launch(plan: Launch, *, sandbox_id: str, program: str, memory: int) -> Vmm:
@@ -288,8 +304,14 @@ def _watchable(handle: MachineHandle) -> int | None:
     return pidfd
 
 
-def _shared_memory_stays(is_on: bool) -> dict[str, Any]:
-    return {"capabilities": [{"capability": "x-ignore-shared", "state": is_on}]}
+def _capabilities(*, shared_memory_stays: bool) -> dict[str, Any]:
+    """Both ends of a move must agree on whether memory that is shared is part of it."""
+    return {
+        "capabilities": [
+            {"capability": "x-ignore-shared", "state": shared_memory_stays},
+            {"capability": "events", "state": True},
+        ]
+    }
 
 
 def _shutdown_reason(reason: str) -> str:

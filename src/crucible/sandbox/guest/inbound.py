@@ -64,19 +64,23 @@ class Inbound:
             raise ProtocolBroken(f"channel {channel} ended twice")
         lane.is_ended = True
 
-    def take(self) -> tuple[Piece, int | None]:
-        """The oldest piece, and the new limit if it is time to grant one."""
+    def take(self) -> Piece:
+        """The oldest piece. It counts against its window until it is acknowledged."""
         held = self._queue.popleft()
         lane = self._lanes[held.channel]
         if lane.last is held:
             lane.last = None
-        piece = Piece(held.channel, held.offset, bytes(held.data))
-        lane.taken += len(piece.data)
+        return Piece(held.channel, held.offset, bytes(held.data))
+
+    def acknowledge(self, channel: int, count: int) -> int | None:
+        """So many more bytes are safe with their reader: the new limit, if it is time to grant one."""
+        lane = self._lanes[channel]
+        lane.taken = min(lane.taken + count, lane.received)
         limit = lane.taken + WINDOW_BYTES
         if lane.is_ended or limit - lane.limit < WINDOW_BYTES // 4:
-            return piece, None
+            return None
         lane.limit = limit
-        return piece, limit
+        return limit
 
     def _lane(self, channel: int) -> _Lane:
         lane = self._lanes.get(channel)

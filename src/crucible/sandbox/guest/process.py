@@ -60,11 +60,15 @@ class GuestProcess:
             raise
         return cls(stream, pid=info.pid, input_offset=note.input)
 
-    async def read(self) -> Chunk | None:
-        piece = await self._stream.take(self._patience_s())
+    async def read(self, *, grants: bool = True) -> Chunk | None:
+        """Without `grants` the guest keeps what was read until `grant` says that it arrived."""
+        piece = await self._stream.take(self._patience_s(), grants=grants)
         if piece is None:
             return None
         return Chunk(channel=Channel(piece.channel), offset=piece.offset, data=piece.data)
+
+    def grant(self, channel: Channel, count: int) -> None:
+        self._stream.acknowledge(channel, count)
 
     async def discard(self) -> None:
         """Reads and drops all output that is still to come."""

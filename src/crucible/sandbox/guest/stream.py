@@ -96,17 +96,25 @@ class Stream:
     def has_ended(self) -> bool:
         return self._outcome is not None or self._is_closed
 
-    async def take(self, seconds: float | None) -> Piece | None:
-        """The next bytes, None when all channels ended. A FAIL is raised after the last bytes."""
+    async def take(self, seconds: float | None, *, grants: bool = True) -> Piece | None:
+        """The next bytes, None when all channels ended. A FAIL is raised after the last bytes.
+
+        Without `grants` the guest keeps them for replay until `acknowledge` is called for them.
+        """
         await self._until(self._has_piece_or_end, seconds)
         if self._inbound:
-            piece, limit = self._inbound.take()
-            if limit is not None and self._outcome is None and not self._is_closed:
-                self._carrier.grant(self.number, piece.channel, limit)
+            piece = self._inbound.take()
+            if grants:
+                self.acknowledge(piece.channel, len(piece.data))
             return piece
         if isinstance(self._outcome, Fail):
             raise refusal(self._request, self._outcome)
         return None
+
+    def acknowledge(self, channel: int, count: int) -> None:
+        limit = self._inbound.acknowledge(channel, count)
+        if limit is not None and self._outcome is None and not self._is_closed:
+            self._carrier.grant(self.number, channel, limit)
 
     async def put(self, data: bytes, seconds: float | None) -> None:
         """Sends all of it, within the window. Input for a stream that ended is dropped."""

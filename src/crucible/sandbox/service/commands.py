@@ -8,16 +8,16 @@ import json
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from crucible.errors import CrucibleError, Refused
-from crucible.sandbox.guest.process import GuestProcess
 from crucible.sandbox.manager import Held, Manager
 from crucible.sandbox.output_log import OutputLog, Piece
 from crucible.sandbox.service.conversation import ClientGone, Conversation
 from crucible.sandbox.service.requests import field, optional, parse_command, parse_spec
 from crucible.sandbox.service.talk import hang_up, keep_to_log, talk
-from crucible.sandbox.session import Channel, Command, Exit
+from crucible.sandbox.session import Channel, Command, ExecInfo, Exit, Process
 
 CLAIM_S = 30.0
 _TEARDOWN = "teardown"
@@ -45,7 +45,6 @@ class Commands:
                 )
             executed = time.perf_counter()
             process = await held.machine.start(command)
-            assert isinstance(process, GuestProcess)
             await client.started(_facts(held, process))
             exit = await talk(process, client, held.log)
             stages = [(stage.name, stage.seconds) for stage in held.machine.stages]
@@ -60,7 +59,6 @@ class Commands:
         held = self._manager.running(field(request, "name", str))
         command = parse_command(field(request, "command", dict), held.record.spec, held.image)
         process = await held.machine.start(command)
-        assert isinstance(process, GuestProcess)
         detached = bool(request.get("detach"))
         self._note(held, process, command, detached=detached)
         facts = _facts(held, process)
@@ -84,7 +82,6 @@ class Commands:
             output_offset=field(request, "output", int),
             errors_offset=field(request, "errors", int),
         )
-        assert isinstance(process, GuestProcess)
         await client.started({**_facts(held, process), "input": process.input_offset})
         return await self._watch(held, process, None, client)
 
@@ -123,7 +120,7 @@ class Commands:
         await asyncio.gather(*self._unwatched, return_exceptions=True)
 
     async def _watch(
-        self, held: Held, process: GuestProcess, command: Command | None, client: Conversation
+        self, held: Held, process: Process, command: Command | None, client: Conversation
     ) -> dict[str, Any]:
         try:
             exit = await talk(process, client, held.log)
@@ -135,7 +132,7 @@ class Commands:
             self._audit("exec", held, command, exit, [("exec", exit.wall_s)])
         return {"exit": asdict(exit)}
 
-    def _keep_unwatched(self, held: Held, process: GuestProcess) -> None:
+    def _keep_unwatched(self, held: Held, process: Process) -> None:
         async def keep() -> None:
             with contextlib.suppress(CrucibleError):
                 await keep_to_log(process, held.log)
@@ -145,7 +142,7 @@ class Commands:
         task.add_done_callback(self._unwatched.discard)
 
     async def _resume_unwatched(
-        self, held: Held, info: Any, claim: asyncio.Event, wait_s: float
+        self, held: Held, info: ExecInfo, claim: asyncio.Event, wait_s: float
     ) -> None:
         with contextlib.suppress(CrucibleError):
             try:
@@ -156,19 +153,18 @@ class Commands:
                 self._unclaimed.pop((held.record.id, info.stream), None)
             output, errors = held.log.positions(info.stream)
             process = await held.machine.attach(info, output_offset=output, errors_offset=errors)
-            assert isinstance(process, GuestProcess)
             await keep_to_log(process, held.log)
 
-    async def _console(self, record_id: str, directory: Any) -> bytes:
+    async def _console(self, record_id: str, directory: Path) -> bytes:
         held = self._manager.held.get(record_id)
         if held is not None:
             return await held.machine.console()
         try:
-            return bytes((directory / "console.log").read_bytes())
+            return (directory / "console.log").read_bytes()
         except OSError:
             return b""
 
-    def _note(self, held: Held, process: GuestProcess, command: Command, *, detached: bool) -> None:
+    def _note(self, held: Held, process: Process, command: Command, *, detached: bool) -> None:
         words = [word.decode(errors="replace") for word in command.argv]
         note = json.dumps({"argv": words, "detached": detached, "at": time.time()}).encode()
         held.log.append(Piece(stream=process.stream, channel=Channel.INPUT, offset=0, data=note))
@@ -200,7 +196,7 @@ class Commands:
         )
 
 
-def _facts(held: Held, process: GuestProcess) -> dict[str, Any]:
+def _facts(held: Held, process: Process) -> dict[str, Any]:
     return {
         "stream": process.stream,
         "pid": process.pid,

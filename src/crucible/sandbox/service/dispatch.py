@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import traceback
 from collections.abc import Awaitable, Callable
@@ -11,6 +10,7 @@ from typing import Any
 
 from crucible.errors import BadSetting, CrucibleError
 from crucible.sandbox.manager import Manager
+from crucible.sandbox.service import progress
 from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import ClientGone, Conversation
 from crucible.sandbox.service.lifecycle import Lifecycle
@@ -77,26 +77,9 @@ class Service:
         verb = self.verbs.get(str(request.get("verb")))
         if verb is None:
             raise BadSetting(f"There is no verb {request.get('verb')!r}")
-        self.manager.report = _reporter(client)
+        progress.listen(client)
         await client.succeed(await verb(request, client))
 
     async def close(self) -> None:
         await self.commands.close()
 
-
-def _reporter(client: Conversation) -> Callable[[str, str], None]:
-    """Progress goes to the client whose request caused it; it may have left, and that is fine."""
-
-    def report(stage: str, detail: str) -> None:
-        async def send() -> None:
-            with contextlib.suppress(CrucibleError):
-                await client.progress(stage, detail)
-
-        task = asyncio.get_running_loop().create_task(send())
-        _sending.add(task)
-        task.add_done_callback(_sending.discard)
-
-    return report
-
-
-_sending: set[asyncio.Task[None]] = set()

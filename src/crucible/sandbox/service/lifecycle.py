@@ -57,7 +57,7 @@ class Lifecycle:
     async def prune(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         """Removes every sandbox that is not running."""
         removed = []
-        for record in self._manager.records.list():
+        for record in self._manager.records.sandboxes():
             if record.state in ("created", "stopped", "broken") and not record.is_temporary:
                 await self._manager.remove(record.name)
                 removed.append(record.name)

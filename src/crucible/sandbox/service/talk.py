@@ -9,17 +9,16 @@ from typing import Any
 from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
 from crucible.errors import BadSetting, CrucibleError
-from crucible.sandbox.guest.process import GuestProcess
 from crucible.sandbox.output_log import OutputLog, Piece
 from crucible.sandbox.service.conversation import ClientGone, Conversation
-from crucible.sandbox.session import Channel, Exit
+from crucible.sandbox.session import Channel, Exit, Process
 
 HANGUP_GRACE_S = 5.0
 _SIGHUP = 1
 _SIGKILL = 9
 
 
-async def talk(process: GuestProcess, client: Conversation, log: OutputLog) -> Exit:
+async def talk(process: Process, client: Conversation, log: OutputLog) -> Exit:
     """Until the command ends. Raises ClientGone, with the command still there, if its client leaves."""
     input_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
     listening = asyncio.create_task(_listen(process, client, input_queue))
@@ -39,7 +38,7 @@ async def talk(process: GuestProcess, client: Conversation, log: OutputLog) -> E
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def hang_up(process: GuestProcess) -> None:
+async def hang_up(process: Process) -> None:
     """What a command gets when its client left: a hangup, some time, the end."""
     with contextlib.suppress(CrucibleError, TimeoutError):
         await process.signal(_SIGHUP)
@@ -50,7 +49,7 @@ async def hang_up(process: GuestProcess) -> None:
         await process.forget()
 
 
-async def keep_to_log(process: GuestProcess, log: OutputLog) -> Exit:
+async def keep_to_log(process: Process, log: OutputLog) -> Exit:
     """A command nobody watches: its output goes to the log, at the log's pace."""
     while (chunk := await process.read()) is not None:
         log.append(
@@ -61,7 +60,7 @@ async def keep_to_log(process: GuestProcess, log: OutputLog) -> Exit:
     return exit
 
 
-async def _send_output(process: GuestProcess, client: Conversation, log: OutputLog) -> None:
+async def _send_output(process: Process, client: Conversation, log: OutputLog) -> None:
     while (chunk := await process.read(grants=False)) is not None:
         log.append(
             Piece(stream=process.stream, channel=chunk.channel, offset=chunk.offset, data=chunk.data)
@@ -72,7 +71,7 @@ async def _send_output(process: GuestProcess, client: Conversation, log: OutputL
 
 
 async def _listen(
-    process: GuestProcess, client: Conversation, input_queue: asyncio.Queue[bytes | None]
+    process: Process, client: Conversation, input_queue: asyncio.Queue[bytes | None]
 ) -> None:
     while True:
         frame = await client.receive()
@@ -89,7 +88,7 @@ async def _listen(
             await _control(process, protocol.parse_json(frame.payload))
 
 
-async def _control(process: GuestProcess, message: dict[str, Any]) -> None:
+async def _control(process: Process, message: dict[str, Any]) -> None:
     if (number := message.get("signal")) is not None:
         if not isinstance(number, int) or not 0 < number < 65:
             raise BadSetting(f"{number!r} is not a signal")
@@ -100,7 +99,7 @@ async def _control(process: GuestProcess, message: dict[str, Any]) -> None:
 
 
 async def _feed(
-    process: GuestProcess, client: Conversation, input_queue: asyncio.Queue[bytes | None]
+    process: Process, client: Conversation, input_queue: asyncio.Queue[bytes | None]
 ) -> None:
     with contextlib.suppress(ClientGone):
         while (data := await input_queue.get()) is not None:

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crucible.errors import PathRefused
+from crucible.errors import GuestRefused, PathRefused
 from crucible.sandbox.session import Entry
 from crucible.sandbox.workspace.beneath import NewFile, Parts, host_errors, place_link
-from crucible.sandbox.workspace.changes import Change, Changes, ChangeKind
+from crucible.sandbox.workspace.changes import Change, ChangeKind, Changes
 from crucible.sandbox.workspace.hosttree import HostTree
 from crucible.sandbox.workspace.names import shown, split_name
+
+_GIT_CONTROL = frozenset((b"hooks", b"config", b"config.worktree", b"gitdir", b"commondir"))
 
 Fetch = Callable[[bytes], Iterable[bytes]]
 
@@ -66,8 +68,12 @@ def apply_changes(
                 applied.refused.append(Refusal(change=change, why="its directory is not there"))
             except PathRefused as refusal:
                 applied.refused.append(Refusal(change=change, why=refusal.message))
+            except GuestRefused as refusal:
+                why = f"the sandbox does not hand it out ({shown(refusal.message)})"
+                applied.refused.append(Refusal(change=change, why=why))
             else:
                 applied.done.append(change)
+        writer.close_directories()
     return applied
 
 
@@ -88,6 +94,7 @@ class _Writer:
         self._tree = tree
         self._fetch = fetch
         self._rules = rules
+        self._directory_modes: dict[tuple[bytes, ...], int] = {}
 
     def remove(self, change: Change) -> None:
         parts = split_name(change.name)
@@ -102,10 +109,19 @@ class _Writer:
         self._check_allowed(change, parts)
         if change.new is None or change.new.type == "other":
             raise PathRefused("it is a socket, a pipe or a device")
-        if not self._tree.holds(change.name, change.new):
+        if change.kind is ChangeKind.MODE:
             self._check_unchanged(change)
-            self._put(parts, change.new)
-        self._set_mode(parts, change)
+        elif not self._tree.holds(change.name, change.new):
+            self._check_unchanged(change)
+            self._put(parts, change, change.new)
+        if _has_new_mode(change, change.new):
+            self._set_mode(parts, change.new)
+
+    def close_directories(self) -> None:
+        """Gives directories their modes at last, the inner ones first: a closed one could not be filled."""
+        for parts in sorted(self._directory_modes, reverse=True):
+            with host_errors(parts):
+                os.fchmod(self._tree.directory(parts), self._directory_modes[parts])
 
     def _check_allowed(self, change: Change, parts: Parts) -> None:
         if not self._rules.allow_git_control and _steers_git(parts, change):
@@ -126,11 +142,14 @@ class _Writer:
         if not self._rules.force or is_directory:
             raise PathRefused("it was changed on the host since the sandbox got it")
 
-    def _put(self, parts: tuple[bytes, ...], new: Entry) -> None:
+    def _put(self, parts: tuple[bytes, ...], change: Change, new: Entry) -> None:
         status = self._tree.status(parts)
         is_directory = status is not None and stat.S_ISDIR(status.st_mode)
         if status is not None and is_directory != (new.type == "directory"):
             self._remove_old(parts)
+        # A mode that the sandbox left alone stays the host's.
+        keeps_mode = status is not None and not _has_new_mode(change, new)
+        mode = status.st_mode if status is not None and keeps_mode else new.mode
         with host_errors(parts):
             parent = self._tree.directory(parts[:-1])
             if new.type == "directory":
@@ -138,9 +157,9 @@ class _Writer:
             elif new.type == "symlink":
                 place_link(parent, parts[-1], new.target, mtime_ns=new.mtime_ns)
             else:
-                self._put_file(parent, parts[-1], new)
+                self._put_file(parent, parts[-1], new, mode)
 
-    def _put_file(self, parent: int, name: bytes, new: Entry) -> None:
+    def _put_file(self, parent: int, name: bytes, new: Entry, mode: int) -> None:
         file, digest, left = NewFile(parent), hashlib.sha256(), new.size
         try:
             for data in self._fetch(new.name):
@@ -151,7 +170,7 @@ class _Writer:
                 file.write(data)
             if left or digest.digest() != new.sha256:
                 raise PathRefused("it was changed in the sandbox meanwhile")
-            file.place(name, mode=new.mode, mtime_ns=new.mtime_ns)
+            file.place(name, mode=mode, mtime_ns=new.mtime_ns)
         except BaseException:
             file.drop()
             raise
@@ -165,22 +184,24 @@ class _Writer:
             else:
                 os.unlink(parts[-1], dir_fd=parent)
 
-    def _set_mode(self, parts: tuple[bytes, ...], change: Change) -> None:
-        """Only where the sandbox changed it: a mode is not forced onto a host that keeps its own."""
-        old, new = change.old, change.new
-        if new is None or new.type == "symlink":
-            return
-        if old is not None and old.type == new.type and old.mode == new.mode:
-            return
+    def _set_mode(self, parts: tuple[bytes, ...], new: Entry) -> None:
+        mode = new.mode & 0o777
         with host_errors(parts):
             if new.type == "directory":
-                os.fchmod(self._tree.directory(parts), new.mode & 0o777)
-                return
-            descriptor = self._tree.open_file(parts)
-            try:
-                os.fchmod(descriptor, new.mode & 0o777)
-            finally:
-                os.close(descriptor)
+                os.fchmod(self._tree.directory(parts), mode | 0o700)
+                self._directory_modes[parts] = mode
+            elif new.type == "file":
+                self._set_file_mode(parts, mode)
+
+    def _set_file_mode(self, parts: tuple[bytes, ...], mode: int) -> None:
+        status = self._tree.status(parts)
+        if status is not None and stat.S_IMODE(status.st_mode) == mode:
+            return
+        descriptor = self._tree.open_file(parts)
+        try:
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
 
 
 def stays_inside(parts: Parts, target: bytes) -> bool:
@@ -197,6 +218,11 @@ def stays_inside(parts: Parts, target: bytes) -> bool:
     return b".." not in steps[climbs:] and climbs < len(parts)
 
 
+def _has_new_mode(change: Change, new: Entry) -> bool:
+    old = change.old
+    return old is None or old.type != new.type or old.mode != new.mode
+
+
 def _steers_git(parts: Parts, change: Change) -> bool:
     """Hooks and settings of a repository: the next git command of the user would run what they say."""
     lowered = [part.lower() for part in parts]
@@ -205,4 +231,6 @@ def _steers_git(parts: Parts, change: Change) -> bool:
     inside = lowered[lowered.index(b".git") + 1 :]
     if not inside:
         return change.new is not None and change.new.type != "directory"
-    return bool({b"hooks", b"config", b"config.worktree", b"attributes"} & set(inside))
+    if inside[0] in (b"modules", b"worktrees"):
+        return bool(_GIT_CONTROL & set(inside))
+    return inside[0] in _GIT_CONTROL or inside == [b"info", b"attributes"]

@@ -73,13 +73,7 @@ def plan_copy_in(host_path: str, guest_path: bytes, found: Entry | None) -> Copy
     source = Path(host_path)
     is_directory = _is_directory(host_path)
     if found is not None and found.type == "directory":
-        name = (
-            None
-            if is_content
-            else source.absolute().resolve().name
-            if _is_dots(source)
-            else source.name
-        )
+        name = None if is_content else _own_name(source)
         return CopyIn(source=source, name=name, root=guest_path)
     if found is not None and is_directory:
         raise PathRefused(
@@ -111,11 +105,13 @@ def _split_guest(path: bytes) -> tuple[bytes, bytes]:
 def _is_directory(host_path: str) -> bool:
     """Of the path itself: a link is copied as a link, unless a slash at its end asks for more."""
     try:
-        status = os.stat(host_path) if host_path.endswith(("/", "/.")) else os.lstat(host_path)
+        is_followed = host_path.endswith(("/", "/."))
+        status = Path(host_path).stat(follow_symlinks=is_followed)
     except OSError as error:
         raise PathRefused(f"{host_path} cannot be read: {error.strerror}") from None
     return stat.S_ISDIR(status.st_mode)
 
 
-def _is_dots(path: Path) -> bool:
-    return path.name in ("", "..")
+def _own_name(source: Path) -> str | None:
+    """Also of `..`; the root of the host has none, and stands for its content."""
+    return source.name if source.name not in ("", "..") else source.resolve().name or None

@@ -10,10 +10,10 @@ import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+from crucible.errors import GuestRefused
 from crucible.sandbox.session import Entry
-from crucible.sandbox.workspace.changes import Change, Changes, ChangeKind
+from crucible.sandbox.workspace.changes import Change, ChangeKind, Changes
 from crucible.sandbox.workspace.names import quoted, shown
 
 MAX_TEXT_BYTES = 1 << 20
@@ -25,14 +25,6 @@ _TYPE_BITS = {"file": 0o100000, "symlink": 0o120000, "directory": 0o040000, "oth
 
 ReadOld = Callable[[bytes, Entry], bytes | None]
 ReadNew = Callable[[bytes, int], bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """One side of a change; `lines` is None where there is no text to show."""
-
-    entry: Entry | None
-    lines: list[str] | None
 
 
 class _Unshowable(Exception):
@@ -142,8 +134,11 @@ def _new_lines(name: bytes, entry: Entry | None, read_new: ReadNew) -> list[str]
         return _lines(entry.target if entry else b"")
     if entry.size > MAX_TEXT_BYTES:
         return None
-    data = read_new(name, entry.size + 1)
-    if hashlib.sha256(data).digest() != entry.sha256:
+    try:
+        data = read_new(name, entry.size + 1)
+    except GuestRefused:
+        data = None
+    if data is None or hashlib.sha256(data).digest() != entry.sha256:
         raise _Unshowable(f"{quoted(name)} is being changed in the sandbox just now\n")
     return _lines(data)
 

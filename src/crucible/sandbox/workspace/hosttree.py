@@ -42,7 +42,7 @@ class HostTree(Beneath):
     def target(self, parts: tuple[bytes, ...]) -> bytes:
         with host_errors(parts):
             parent = self.directory(parts[:-1])
-            return os.readlink(parts[-1], dir_fd=parent)  # noqa: PTH115 - relative to a descriptor
+            return os.readlink(parts[-1], dir_fd=parent)
 
     def _digest(self, parts: tuple[bytes, ...]) -> bytes:
         with os.fdopen(self.open_file(parts), "rb", buffering=0) as file:

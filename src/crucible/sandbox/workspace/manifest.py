@@ -71,7 +71,7 @@ def _entry(row: list[object]) -> Entry:
     known: tuple[EntryType, ...] = get_args(EntryType)
     return Entry(
         name=os.fsencode(str(name)),
-        type=known[known.index(str(type_))],  # type: ignore[arg-type]
+        type=known[known.index(str(type_))],
         mode=int(str(mode)),
         size=int(str(size)),
         mtime_ns=int(str(mtime_ns)),
