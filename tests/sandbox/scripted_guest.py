@@ -49,13 +49,14 @@ class ScriptedGuest:
         self.verbs[frame.stream] = verb_of(request)
         return frame.stream, request
 
-    async def gone(self) -> None:
-        """Returns when the host has closed; whatever it sent before is passed over."""
+    async def gone(self) -> list[Frame]:
+        """Returns when the host has closed, with all that it still sent."""
+        frames: list[Frame] = []
         try:
             while True:
-                await self.receive()
+                frames.append(await self.receive())
         except (EOFError, ConnectionError):
-            pass
+            return frames
 
     async def input(self, stream: int) -> bytes:
         """All that the host sends on the input channel, granting room like an honest reader."""
