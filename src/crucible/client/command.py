@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,13 @@ DETACH_WAIT_S = 2.0
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _WATCHED = (signal.SIGINT, *_ENDING, signal.SIGWINCH, signal.SIGCONT)
+
+
+Wait = Callable[[], object]
+
+
+def wait_for_nothing() -> None:
+    """For connections behind which nothing of this process has to end."""
 
 
 class Interrupted(Exception):
@@ -87,8 +95,12 @@ def run_command(
     conduct: Conduct,
     progress: Progress,
     upload: Upload | None = None,
+    wait: Wait = wait_for_nothing,
 ) -> Ended:
-    """Raises Interrupted, Detached, BrokenPipeError, and the errors of the service."""
+    """Raises Interrupted, Detached, BrokenPipeError, and the errors of the service.
+
+    `wait` is called when the connection is closed, before signals have their ordinary meaning again.
+    """
     with Wakeup(_WATCHED) as wakeup:
         joined = _Joined(connect, request, conduct, progress, upload, wakeup)
         try:
@@ -97,6 +109,7 @@ def run_command(
         finally:
             progress.clear()
             joined.close()
+            wait()
 
 
 class _Joined:
@@ -214,7 +227,7 @@ class _Joined:
     def _check_resumption(self, first: Started, now: Started) -> None:
         output = first.output + self._output.accepted
         errors = first.errors + self._errors.accepted
-        if (now.output, now.errors) != (output, errors):
+        if now.output not in (0, output) or now.errors not in (0, errors):
             raise protocol.BrokenFrame("A command goes on elsewhere than where its output stopped")
 
     def _reads_input(self) -> bool:
@@ -294,9 +307,9 @@ class _Joined:
         self._lost_links += 1
         if self._exchange.link.has_received:
             self._lost_links = 1
-        is_untouched = self._started is None and not self._exchange.link.has_received
-        is_resumable = self._started is not None and self._conduct.outlives_us
-        if self._lost_links > TRIES or not (is_untouched or is_resumable):
+        is_untouched = not self._exchange.link.has_received
+        is_mendable = self._started is not None or is_untouched
+        if self._lost_links > TRIES or not (is_mendable and self._conduct.outlives_us):
             raise OwnerUnreachable(
                 f"The program that holds the sandbox ended while the command ran: {why}",
                 hint="Look at the state with `crucible list`",

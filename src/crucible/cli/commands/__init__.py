@@ -1,0 +1,1 @@
+"""One module per group of commands; each has COMMANDS. `cli/table.py` says which module a command is in."""

@@ -1,0 +1,132 @@
+"""`list` and `inspect`: what the records say, read without asking the owner."""
+
+from __future__ import annotations
+
+from crucible.cli.grammar import Arguments, Command, Operand, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from crucible.sandbox.records import SandboxRecord
+
+_HEADINGS = ("NAME", "STATE", "IMAGE", "MEMORY", "CPUS", "ISOLATION", "CREATED")
+
+
+def list_sandboxes(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    records = _records()
+    if arguments.flag("quiet"):
+        for record in records:
+            render.say(render.visible(record.name))
+    elif arguments.flag("json"):
+        render.show_json([_as_json(record) for record in records])
+    elif records:
+        render.show_table(_HEADINGS, [_row(record) for record in records])
+    else:
+        render.tell("There are no sandboxes; make one with `crucible create NAME`")
+    return 0
+
+
+def inspect(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.config import load_config
+    from crucible.sandbox.records import open_records
+
+    record = open_records(load_config().home).find(arguments.word("NAME"))
+    if arguments.flag("json"):
+        render.show_json(_as_json(record))
+    else:
+        render.show_facts(_facts(record))
+    return 0
+
+
+def _records() -> list[SandboxRecord]:
+    from crucible.config import load_config
+    from crucible.sandbox.records import FILE_NAME, open_records
+
+    home = load_config().home
+    # Looking must not be what makes the state directory.
+    return open_records(home).sandboxes() if (home / FILE_NAME).exists() else []
+
+
+def _as_json(record: SandboxRecord) -> dict[str, Any]:
+    from crucible.sandbox.records import record_as_json
+
+    return {**record_as_json(record), "state": _state(record)}
+
+
+def _state(record: SandboxRecord) -> str:
+    """As recorded, unless its process is gone: the next command on it will find that out too."""
+    from crucible.sandbox.processes import is_running
+
+    lives = record.state in ("running", "paused", "stopping")
+    if lives and not is_running(record.pid, record.pid_started):
+        return "stopped"
+    return record.state
+
+
+def _row(record: SandboxRecord) -> tuple[str, ...]:
+    import time
+
+    from crucible.cli import render
+
+    return (
+        record.name,
+        _state(record) + (" (temporary)" if record.is_temporary else ""),
+        record.spec.image,
+        render.memory(record.spec.memory_mib),
+        str(record.spec.cpus),
+        record.isolation or "-",
+        f"{render.duration(time.time() - record.created_at)} ago",
+    )
+
+
+def _facts(record: SandboxRecord) -> list[tuple[str, str]]:
+    from crucible.cli import render
+
+    spec = record.spec
+    facts = [
+        ("Name", record.name),
+        ("Id", record.id),
+        ("State", _state(record)),
+        ("Note", record.note),
+        ("Image", spec.image),
+        ("Image digest", record.image_digest),
+        ("Backend", record.backend or spec.backend),
+        ("Isolation", record.isolation or f"at least {spec.min_isolation}"),
+        ("Memory", render.memory(spec.memory_mib)),
+        ("Processors", str(spec.cpus)),
+        ("Disk", render.memory(spec.disk_mib)),
+        ("Network", "allowed" if spec.allow_network else "none"),
+        ("Working directory", spec.workdir),
+        ("User", spec.user),
+        ("Variables", " ".join(sorted(spec.environment))),
+        ("Created", render.moment(record.created_at)),
+        ("Started", render.moment(record.started_at)),
+        ("Process", str(record.pid or "-")),
+        ("Host directory", record.host_directory or ""),
+        ("Files", str(record.directory)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+COMMANDS = (
+    Command(
+        "list",
+        list_sandboxes,
+        options=(
+            Option("json", "print JSON"),
+            Option("quiet", "print names only", short="q"),
+        ),
+        examples=(("crucible list --json", "everything that is recorded, for programs"),),
+    ),
+    Command(
+        "inspect",
+        inspect,
+        operands=(Operand("NAME", "the sandbox", complete="sandbox"),),
+        options=(Option("json", "print JSON"),),
+        examples=(("crucible inspect box", "state, sizes, isolation, where its files are"),),
+    ),
+)

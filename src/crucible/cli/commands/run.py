@@ -1,0 +1,148 @@
+"""`run`: one command in a sandbox of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from crucible.cli import specs
+from crucible.cli.grammar import Arguments, Command, Operand, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from crucible.client.exchange import Upload
+
+
+def run(arguments: Arguments) -> int:
+    from crucible.cli.joining import command_fields
+    from crucible.sandbox.spec import check_name
+
+    spec, file_name = specs.spec_fields(arguments)
+    source = specs.host_directory(arguments)
+    name = arguments.value("name") or file_name
+    if name is not None:
+        check_name(name)
+    command = command_fields(
+        arguments, arguments.words("CMD"), timeout_s=_timeout_s(arguments), own=False
+    )
+    if arguments.flag("keep"):
+        return _run_kept(spec, name, source, command)
+    return _run_temporary(spec, name, source, command)
+
+
+def _run_temporary(
+    spec: dict[str, Any], name: str | None, source: str | None, command: dict[str, Any]
+) -> int:
+    from crucible.cli.joining import join
+    from crucible.cli.service import embedded
+    from crucible.client.command import Conduct
+
+    request = {
+        "verb": "run",
+        "spec": spec,
+        "name": name,
+        "keep": False,
+        "upload": source is not None,
+        "command": command,
+    }
+    conduct = Conduct(has_terminal=command["terminal"], wants_input=command["wants_input"])
+    connect, wait = embedded()
+    return join(
+        connect,
+        request,
+        conduct=conduct,
+        upload=_upload_of(source),
+        wait=wait,
+        doing="starting a sandbox",
+    )
+
+
+def _run_kept(
+    spec: dict[str, Any], name: str | None, source: str | None, command: dict[str, Any]
+) -> int:
+    """A named sandbox that is created, started and used at once, and stays."""
+    import os
+
+    from crucible.cli import render
+    from crucible.cli.joining import join
+    from crucible.cli.service import ask_owner, owner
+    from crucible.client.command import Conduct
+
+    name = name or f"kept-{os.urandom(4).hex()}"
+    created = {"name": name, "spec": spec, "start": True, "host_directory": source}
+    ask_owner("create", created, doing="starting a sandbox")
+    conduct = Conduct(
+        outlives_us=True,
+        sandbox=name,
+        has_terminal=command["terminal"],
+        wants_input=command["wants_input"],
+    )
+    request = {"verb": "exec", "name": name, "detach": False, "command": command}
+    try:
+        return join(owner().connect, request, conduct=conduct, doing="running")
+    finally:
+        render.tell(f"Kept sandbox {name}; remove it with `crucible rm --force {name}`")
+
+
+def _upload_of(source: str | None) -> Upload | None:
+    if source is None:
+        return None
+
+    def pack() -> Iterable[bytes]:
+        from pathlib import Path
+
+        from crucible.sandbox.workspace.ignore import load_ignore
+        from crucible.sandbox.workspace.packing import pack_tree
+
+        directory = Path(source)
+        return pack_tree(directory, ignore=load_ignore(directory))
+
+    return pack
+
+
+def _timeout_s(arguments: Arguments) -> float | None:
+    from crucible.sandbox.spec import DEFAULT_RUN_TIMEOUT_S, parse_duration_s
+
+    text = arguments.value("timeout")
+    if text is not None:
+        return parse_duration_s(text)
+    return None if arguments.flag("tty") else DEFAULT_RUN_TIMEOUT_S
+
+
+COMMANDS = (
+    Command(
+        "run",
+        run,
+        operands=(
+            Operand(
+                "CMD", "the command and its arguments, as the sandbox will see them", arity="rest"
+            ),
+        ),
+        options=(
+            Option("keep", "keep the sandbox afterwards, as if it had been created"),
+            Option("name", "name it (default: a name made up)", metavar="NAME"),
+            *specs.OPTIONS,
+            Option(
+                "timeout",
+                "end the command after this time: 30s, 10m, 2h or none (default: 1h; none with -t)",
+                metavar="TIME",
+            ),
+            *specs.TERMINAL_OPTIONS,
+        ),
+        notes="""\
+Output is passed through as it comes, standard input too, and the exit status is the
+command's own: 124 when it ran out of time, 125 when Crucible failed, 126 when it
+refused or the command cannot be executed, 127 when there is no such command.
+Ctrl-C is for the command; a second Ctrl-C ends the sandbox.""",
+        examples=(
+            ("crucible run python3 -c 'print(1)'", "a sandbox, one line of Python, nothing left"),
+            (
+                "crucible run --dir . --timeout 10m -- pytest -q",
+                "run the tests on a copy of this directory",
+            ),
+            ("crucible run -it bash", "look around inside"),
+            ("tar c src | crucible run tar tv", "standard input goes in, output comes out"),
+        ),
+    ),
+)

@@ -1,0 +1,90 @@
+"""A guest's command joined to our terminal: the options it takes, and how its end becomes ours."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from crucible.cli import render
+from crucible.cli.grammar import Arguments, BadUsage
+from crucible.cli.progress import ProgressLine
+from crucible.client import command as joined
+from crucible.client import terminal
+from crucible.client.exchange import Connect, Upload
+
+_SIGNALLED = 128
+
+
+def command_fields(
+    arguments: Arguments, argv: list[str], *, timeout_s: float | None, own: bool
+) -> dict[str, Any]:
+    """The command as the service takes it. `own`: what of its surroundings was given belongs to it alone."""
+    from crucible.sandbox.spec import parse_environment
+
+    has_terminal = arguments.flag("tty")
+    if has_terminal and not os.isatty(joined.STDIN):
+        raise BadUsage(
+            "-t needs a terminal, but standard input is none",
+            hint="Leave -t away in scripts and pipes",
+        )
+    rows, columns = terminal.window_size(joined.STDOUT, joined.STDIN) or (24, 80)
+    environment = parse_environment(arguments.values("env")) if own else {}
+    term = os.environ.get("TERM")
+    if has_terminal and term:
+        environment.setdefault("TERM", term)
+    return {
+        "argv": argv,
+        "environment": environment,
+        "workdir": (arguments.value("workdir") or "") if own else "",
+        "user": (arguments.value("user") or "") if own else "",
+        "terminal": has_terminal,
+        "wants_input": wants_input(arguments),
+        "rows": rows,
+        "columns": columns,
+        "timeout_s": timeout_s,
+    }
+
+
+def wants_input(arguments: Arguments) -> bool:
+    return not arguments.flag("no-input") and terminal.has_input(joined.STDIN)
+
+
+def join(
+    connect: Connect,
+    request: dict[str, Any],
+    *,
+    conduct: joined.Conduct,
+    upload: Upload | None = None,
+    wait: joined.Wait = joined.wait_for_nothing,
+    doing: str,
+) -> int:
+    """Runs the command to its end and gives the status to end with."""
+    try:
+        ended = joined.run_command(
+            connect,
+            request,
+            conduct=conduct,
+            progress=ProgressLine(doing),
+            upload=upload,
+            wait=wait,
+        )
+    except joined.Interrupted as interrupted:
+        return _SIGNALLED + interrupted.number
+    except joined.Detached as detached:
+        name = detached.started.name or conduct.sandbox
+        render.tell(
+            f"Left the command running; return with `crucible attach --to {detached.started.stream} {name}`"
+        )
+        return 0
+    if ended.exit.timed_out:
+        render.tell(f"error: The command was ended after its time limit of {_seconds(request)}")
+        render.tell("hint: Allow more with --timeout")
+    elif ended.exit.out_of_memory:
+        render.tell("error: The command was killed because the sandbox ran out of memory")
+        render.tell("hint: Give the sandbox more with --memory")
+    return ended.exit.status
+
+
+def _seconds(request: dict[str, Any]) -> str:
+    limit = request.get("command", {}).get("timeout_s")
+    return f"{limit:g} s" if isinstance(limit, int | float) else "the sandbox"

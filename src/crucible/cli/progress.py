@@ -1,0 +1,47 @@
+"""One line on a terminal that tells what takes so long. Anything shorter than a second stays silent."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from crucible.cli.render import visible
+
+QUIET_S = 1.0
+_ERASE = "\r\x1b[K"
+
+
+class ProgressLine:
+    """Written to stderr, and only when that is a terminal which can erase a line."""
+
+    def __init__(self, first: str = "") -> None:
+        self._began = time.monotonic()
+        self._text = first
+        self._is_drawn = False
+        self._is_shown = (
+            sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        )
+
+    def note(self, stage: str, detail: str) -> None:
+        self._text = f"{stage}: {detail}" if detail else stage
+        self.tick()
+
+    def tick(self) -> None:
+        waited = time.monotonic() - self._began
+        if not self._is_shown or waited < QUIET_S:
+            return
+        try:
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        except OSError:
+            columns = 80
+        line = f"{visible(self._text or 'working')} ({waited:.0f} s)"
+        sys.stderr.write(f"{_ERASE}{line[: columns - 1]}")
+        sys.stderr.flush()
+        self._is_drawn = True
+
+    def clear(self) -> None:
+        if self._is_drawn:
+            sys.stderr.write(_ERASE)
+            sys.stderr.flush()
+            self._is_drawn = False

@@ -1,0 +1,39 @@
+"""The two ways to the same service: the owner of this user's sandboxes, and one inside this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from socket import socket
+from typing import Any
+
+from crucible.cli.progress import ProgressLine
+from crucible.client.connection import Owner
+from crucible.client.exchange import Upload, ask
+from crucible.client.flows import Sink
+from crucible.config import Config, load_config
+
+
+def owner(config: Config | None = None) -> Owner:
+    return Owner((config or load_config()).home)
+
+
+def embedded() -> tuple[Callable[[], socket], Callable[[], None]]:
+    """How to connect, once, and how to wait for the end of what that started."""
+    from crucible.assemble import embedded_connection
+
+    connection, wait = embedded_connection(load_config())
+    return lambda: connection, wait
+
+
+def ask_owner(
+    verb: str,
+    fields: dict[str, Any] | None = None,
+    *,
+    upload: Upload | None = None,
+    sinks: Mapping[int, Sink] | None = None,
+    doing: str = "",
+) -> dict[str, Any]:
+    """One request to the owner, with a progress line when it takes long."""
+    request = {"verb": verb, **(fields or {})}
+    progress = ProgressLine(doing)
+    return ask(owner().connect, request, progress=progress, upload=upload, sinks=sinks)
