@@ -195,7 +195,7 @@ class _Writer:
 
     def _set_file_mode(self, parts: tuple[bytes, ...], mode: int) -> None:
         status = self._tree.status(parts)
-        if status is not None and stat.S_IMODE(status.st_mode) == mode:
+        if status is not None and status.st_mode == stat.S_IFREG | mode:
             return
         descriptor = self._tree.open_file(parts)
         try:
