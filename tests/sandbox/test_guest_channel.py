@@ -425,7 +425,7 @@ def test_a_window_sent_byte_by_byte_takes_few_pieces() -> None:
     taken = {OUTPUT: bytearray(), ERRORS: bytearray()}
     pieces = 0
     while inbound:
-        piece, _ = inbound.take()
+        piece = inbound.take()
         assert piece.offset == len(taken[piece.channel])
         taken[piece.channel] += piece.data
         pieces += 1

@@ -646,6 +646,29 @@ def test_a_command_of_a_host_that_died_is_taken_up_where_it_was() -> None:
     asyncio.run(scene())
 
 
+def test_output_can_be_granted_apart_from_reading_it() -> None:
+    async def scene() -> None:
+        async with meeting() as (guest, session):
+            starting = asyncio.create_task(session.start(TRUE))
+            stream = await guest.started()
+            process = await starting
+            for _ in range(3):
+                guest.send(Kind.DATA, stream, bytes(65536), OUTPUT)
+            for _ in range(3):
+                chunk = await process.read(grants=False)
+                assert chunk is not None
+            await process.signal(1)
+            await guest.expect(Kind.NOTE)
+            process.grant(Channel.OUTPUT, 100_000)
+            frame = await guest.expect(Kind.WINDOW)
+            assert decode_window(frame.payload).limit == 100_000 + WINDOW_BYTES
+            process.grant(Channel.OUTPUT, 1 << 40)
+            frame = await guest.expect(Kind.WINDOW)
+            assert decode_window(frame.payload).limit == 3 * 65536 + WINDOW_BYTES
+
+    asyncio.run(scene())
+
+
 def test_taking_up_what_the_guest_does_not_know_is_refused() -> None:
     info = ExecInfo(stream=3, pid=8, is_done=False, started_ns=17, argv0=b"sh")
 
@@ -653,9 +676,10 @@ def test_taking_up_what_the_guest_does_not_know_is_refused() -> None:
         async with meeting(next_stream=9) as (guest, session):
             attaching = asyncio.create_task(session.attach(info))
             await guest.expect(Kind.ATTACH)
-            guest.fail(3, "not-found")
-            with pytest.raises(GuestRefused):
+            guest.fail(3, "not-found", "no command has this stream")
+            with pytest.raises(GuestRefused, match="no command has this stream") as caught:
                 await attaching
+            assert type(caught.value) is GuestRefused
             with pytest.raises(Refused):
                 await session.attach(ExecInfo(**{**_fields(info), "stream": 9}))
 

@@ -65,7 +65,9 @@ def shown(value: bytes | str) -> str:
 
 
 def _of_exec(request: Exec, fail: Fail) -> GuestRefused:
-    program = shown(request.argv[0]) if request.argv else ""
+    if not request.argv:
+        return GuestRefused(fail.code, _guest_says(fail))
+    program = shown(request.argv[0])
     match fail.code:
         case "not-found":
             return CommandNotFound(fail.code, f"The sandbox has no command '{program}'")
