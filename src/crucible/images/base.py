@@ -39,6 +39,7 @@ rm -rf etc/dpkg/dpkg.cfg.d/99mmdebstrap etc/hostname etc/resolv.conf etc/machine
 rm -rf var/log/* var/cache/* var/lib/apt/lists/* var/lib/apt/extended_states var/lib/systemd
 rm -f etc/passwd- etc/group- etc/shadow- etc/gshadow- etc/.pwd.lock var/lib/dpkg/*-old
 mkdir -p var/cache/apt/archives/partial var/lib/apt/lists/partial
+chmod 700 var/cache/apt/archives/partial var/lib/apt/lists/partial
 printf '127.0.0.1 localhost\\n::1 localhost\\n' > etc/hosts
 : > etc/hostname; : > etc/resolv.conf; : > etc/machine-id
 echo '{user}:x:{uid}:{uid}::/home/{user}:/bin/bash' >> etc/passwd
@@ -129,6 +130,8 @@ def _install_packages(
 ) -> None:
     """Runs mmdebstrap into a tar. It has its own mounts, so that a killed build leaves none behind."""
     argv = ["mmdebstrap", f"--mode={_mode()}", "--variant=minbase", "--format=tar"]
+    # Our own script cleans up: mmdebstrap's way leaves owners that depend on where it was run.
+    argv += ["--skip=cleanup/apt"]
     argv += [f"--include={','.join(recipe.packages)}"]
     argv += [f"--dpkgopt=path-exclude={path}" for path in recipe.exclude]
     argv += [f"--dpkgopt=path-include={path}" for path in recipe.keep]

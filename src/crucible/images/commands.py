@@ -12,6 +12,12 @@ from crucible.errors import BuildFailed, PrerequisiteMissing
 from crucible.system import find_program, install_command, package_of
 
 _SHOWN_LINES = 12
+_KEPT = frozenset(
+    ("home", "user", "logname", "tmpdir")
+    + ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+    + ("ssl_cert_file", "ssl_cert_dir")
+)
+_UMASK = 0o022
 
 
 def output_of(argv: Sequence[str], *, cwd: Path | None = None) -> str:
@@ -20,6 +26,7 @@ def output_of(argv: Sequence[str], *, cwd: Path | None = None) -> str:
         _found(argv),
         cwd=cwd,
         env=environment(),
+        umask=_UMASK,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -44,6 +51,7 @@ def follow(
     process = subprocess.Popen(
         _found(argv),
         env=environment(extra),
+        umask=_UMASK,
         stdin=stdin,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -65,10 +73,21 @@ def follow(
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The caller's environment, in plain English, with the sbin directories to be found."""
+    """What a build may see of the caller's environment: the rest would find its way into an image.
+
+    Python programs that packages run while they are installed would write bytecode that differs from build to build.
+    """
+    kept = {name: value for name, value in os.environ.items() if name.lower() in _KEPT}
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
-    plain = {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "PATH": path}
-    return {**os.environ, **plain, **(extra or {})}
+    fixed = {
+        "PATH": path,
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+    }
+    return {**kept, **fixed, **(extra or {})}
 
 
 def _found(argv: Sequence[str]) -> list[str]:
