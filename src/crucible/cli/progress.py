@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from crucible.cli.render import visible
+from crucible.cli.render import tell, visible
 
 QUIET_S = 1.0
 _ERASE = "\r\x1b[K"
@@ -45,3 +45,24 @@ class ProgressLine:
             sys.stderr.write(_ERASE)
             sys.stderr.flush()
             self._is_drawn = False
+
+
+class StepLines:
+    """Long work in named steps: one line for each on stderr, with the time it took, terminal or not."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._began = 0.0
+        self._line = ProgressLine()
+
+    def note(self, stage: str, detail: str) -> None:
+        if stage != self._stage:
+            self.finish()
+            self._stage, self._began, self._line = stage, time.monotonic(), ProgressLine()
+        self._line.note(stage, detail)
+
+    def finish(self) -> None:
+        self._line.clear()
+        if self._stage:
+            tell(f"{visible(self._stage)}: {time.monotonic() - self._began:.1f} s")
+        self._stage = ""

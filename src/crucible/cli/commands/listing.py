@@ -16,7 +16,7 @@ _HEADINGS = ("NAME", "STATE", "IMAGE", "MEMORY", "CPUS", "ISOLATION", "CREATED")
 def list_sandboxes(arguments: Arguments) -> int:
     from crucible.cli import render
 
-    records = _records()
+    records = sandbox_records()
     if arguments.flag("quiet"):
         for record in records:
             render.say(render.visible(record.name))
@@ -42,7 +42,7 @@ def inspect(arguments: Arguments) -> int:
     return 0
 
 
-def _records() -> list[SandboxRecord]:
+def sandbox_records() -> list[SandboxRecord]:
     from crucible.config import load_config
     from crucible.sandbox.records import FILE_NAME, open_records
 
@@ -54,10 +54,10 @@ def _records() -> list[SandboxRecord]:
 def _as_json(record: SandboxRecord) -> dict[str, Any]:
     from crucible.sandbox.records import record_as_json
 
-    return {**record_as_json(record), "state": _state(record)}
+    return {**record_as_json(record), "state": state_of(record)}
 
 
-def _state(record: SandboxRecord) -> str:
+def state_of(record: SandboxRecord) -> str:
     """As recorded, unless its process is gone: the next command on it will find that out too."""
     from crucible.sandbox.processes import is_running
 
@@ -74,7 +74,7 @@ def _row(record: SandboxRecord) -> tuple[str, ...]:
 
     return (
         record.name,
-        _state(record) + (" (temporary)" if record.is_temporary else ""),
+        state_of(record) + (" (temporary)" if record.is_temporary else ""),
         record.spec.image,
         render.memory(record.spec.memory_mib),
         str(record.spec.cpus),
@@ -90,7 +90,7 @@ def _facts(record: SandboxRecord) -> list[tuple[str, str]]:
     facts = [
         ("Name", record.name),
         ("Id", record.id),
-        ("State", _state(record)),
+        ("State", state_of(record)),
         ("Note", record.note),
         ("Image", spec.image),
         ("Image digest", record.image_digest),

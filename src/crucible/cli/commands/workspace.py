@@ -1,0 +1,193 @@
+"""`diff` and `apply`: what a sandbox changed in its copy of a directory, seen and taken over."""
+
+from __future__ import annotations
+
+from crucible.cli.grammar import Arguments, Command, Operand, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crucible.sandbox.workspace.applying import Applied
+    from crucible.sandbox.workspace.changes import Changes
+    from crucible.sandbox.workspace.manifest import Manifest
+
+
+def diff(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    workspace = _Workspace(arguments.word("NAME"))
+    if arguments.flag("json"):
+        render.show_json(
+            [
+                {"path": _text(change.name), "change": str(change.kind)}
+                for change in workspace.changes.all
+            ]
+        )
+    elif arguments.flag("names"):
+        for change in workspace.changes.all:
+            render.say(f"{change.kind:<9} {render.visible(_text(change.name))}")
+    else:
+        workspace.show()
+    return 0
+
+
+def apply(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.errors import EXIT_REFUSED
+
+    workspace = _Workspace(arguments.word("NAME"))
+    if not workspace.changes:
+        render.tell("The sandbox changed nothing")
+        return 0
+    workspace.show()
+    if not arguments.flag("yes") and not _agreed(workspace):
+        render.tell("Nothing was written")
+        return EXIT_REFUSED
+    applied = workspace.apply(
+        force=arguments.flag("force"), allow_outside_links=arguments.flag("allow-outside-links")
+    )
+    for refusal in applied.refused:
+        name = render.visible(_text(refusal.change.name))
+        render.tell(f"warning: {name} was not written: {render.visible(refusal.why)}")
+    render.tell(f"Wrote {len(applied.done)} changes to {workspace.host_directory}")
+    return EXIT_REFUSED if applied.refused else 0
+
+
+class _Workspace:
+    """The directory a sandbox was made from, as it was then and as the sandbox has it now."""
+
+    def __init__(self, sandbox: str) -> None:
+        from crucible.client.answers import words
+        from crucible.sandbox.workspace.changes import compare
+
+        self._sandbox = sandbox
+        self._baseline, answer = self._manifest("baseline", {})
+        self.host_directory = words(answer, "host_directory")
+        self._path = words(answer, "path")
+        current, _ = self._manifest("tree", {"path": self._path, "hashed": True})
+        self.changes: Changes = compare(self._baseline, current)
+
+    def show(self) -> None:
+        """The diff on stdout. On a terminal nothing of it can steer that; in a pipe its bytes are exact."""
+        import sys
+        from pathlib import Path
+
+        from crucible.sandbox.workspace.diff import render_diff
+        from crucible.sandbox.workspace.hosttree import HostTree
+
+        is_terminal = sys.stdout.isatty()
+        with HostTree(Path(self.host_directory)) as tree:
+            lines = render_diff(self.changes, tree.read, self._read, is_terminal=is_terminal)
+            for line in lines:
+                sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+
+    def apply(self, *, force: bool, allow_outside_links: bool) -> Applied:
+        from pathlib import Path
+
+        from crucible.sandbox.workspace.applying import ApplyRules, apply_changes
+        from crucible.sandbox.workspace.changes import advance
+
+        rules = ApplyRules(force=force, allow_outside_links=allow_outside_links)
+        directory = Path(self.host_directory)
+        applied = apply_changes(directory, self.changes, self._fetch, rules=rules)
+        self._keep_baseline(advance(self._baseline, applied.done))
+        return applied
+
+    def _manifest(self, verb: str, fields: dict[str, object]) -> tuple[Manifest, dict[str, object]]:
+        import json
+
+        from crucible.cli.service import ask_owner
+        from crucible.client.flows import CallSink
+        from crucible.client.protocol import OUTPUT
+        from crucible.sandbox.seeding import entry_from_json
+        from crucible.sandbox.workspace.manifest import collect
+
+        lines = bytearray()
+        request = {"name": self._sandbox, **fields}
+        sinks = {OUTPUT: CallSink(lines.extend)}
+        answer = ask_owner(verb, request, sinks=sinks, doing="looking at the workspace")
+        entries = (entry_from_json(json.loads(line)) for line in bytes(lines).splitlines())
+        return collect(entry for entry in entries if entry.name not in (b"", b".")), answer
+
+    def _read(self, name: bytes, limit: int) -> bytes:
+        return b"".join(self._fetch(name))[:limit]
+
+    def _fetch(self, name: bytes) -> Iterator[bytes]:
+        """A file of the guest, by way of a temporary file when it is large."""
+        import tempfile
+
+        from crucible.cli.service import ask_owner
+        from crucible.client.flows import CallSink
+        from crucible.client.protocol import OUTPUT
+
+        request = {"name": self._sandbox, "path": f"{self._path}/{_text(name)}"}
+        with tempfile.SpooledTemporaryFile(max_size=1 << 22) as file:
+            ask_owner("read", request, sinks={OUTPUT: CallSink(file.write)}, doing="reading")
+            file.seek(0)
+            while data := file.read(1 << 18):
+                yield data
+
+    def _keep_baseline(self, baseline: Manifest) -> None:
+        """What was taken over is not shown again."""
+        import json
+
+        from crucible.config import load_config
+        from crucible.sandbox.records import open_records
+        from crucible.sandbox.seeding import BASELINE_NAME, entry_as_json
+
+        directory = open_records(load_config().home).find(self._sandbox).directory
+        building = directory / f".{BASELINE_NAME}"
+        with building.open("w") as file:
+            for entry in baseline.entries.values():
+                file.write(json.dumps(entry_as_json(entry)) + "\n")
+        building.replace(directory / BASELINE_NAME)
+
+
+def _agreed(workspace: _Workspace) -> bool:
+    """Asks a person if there is one; a script that says apply means it."""
+    from crucible.cli.consent import agreed, is_somebody_there
+
+    count = len(workspace.changes.all)
+    question = f"Write these {count} changes to {workspace.host_directory}?"
+    return not is_somebody_there() or agreed(question)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+_NAME = Operand("NAME", "the sandbox, made with --dir and running", complete="sandbox")
+
+COMMANDS = (
+    Command(
+        "diff",
+        diff,
+        operands=(_NAME,),
+        options=(
+            Option("names", "only what changed, without contents"),
+            Option("json", "print JSON: paths and what happened to them"),
+        ),
+        notes="The output can be given to `git apply` or `patch -p1`.",
+        examples=(
+            ("crucible diff box", "what the sandbox changed in its copy of your directory"),
+            ("crucible diff box > changes.patch", "keep it as a patch"),
+        ),
+    ),
+    Command(
+        "apply",
+        apply,
+        operands=(_NAME,),
+        options=(
+            Option("yes", "do not ask, also on a terminal", short="y"),
+            Option("force", "overwrite files that were changed on the host too", short="f"),
+            Option("allow-outside-links", "also write links that lead out of the directory"),
+        ),
+        notes="""\
+Shows the diff first and asks, if there is somebody to ask. Files that were changed on
+the host meanwhile, links that lead out of the directory and files that git would run
+or obey are left alone, and the exit status is then 126.""",
+        examples=(("crucible apply box", "see the changes and take them over"),),
+    ),
+)
