@@ -48,7 +48,7 @@ func run() error {
 	if err := boot.Up(); err != nil {
 		return err
 	}
-	groups, err := cgroup.NewUser(system.MemoryTotal())
+	groups, err := cgroup.NewUser(system.MemoryTotal(), system.MemoryAvailable())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ const (
 	Root = "/sys/fs/cgroup"
 	user = Root + "/user"
 
-	reserveBytes = 24 << 20 // for kernel and agent, besides a twentieth of the memory
+	reserveBytes = 16 << 20 // for the agent and what the kernel does not account, besides a fortieth
 	pidsLeast    = 256
 	pidsMost     = 4096
 )
@@ -30,7 +30,7 @@ type User struct {
 }
 
 // NewUser fences the user's world so that no fork bomb or memory hog can starve the agent.
-func NewUser(memoryTotal uint64) (*User, error) {
+func NewUser(memoryTotal, memoryAvailable uint64) (*User, error) {
 	if err := put(Root+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return nil, err
 	}
@@ -40,11 +40,7 @@ func NewUser(memoryTotal uint64) (*User, error) {
 	if err := put(user+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return nil, err
 	}
-	reserve := reserveBytes + memoryTotal/20
-	if reserve > memoryTotal/2 {
-		reserve = memoryTotal / 2
-	}
-	if err := put(user+"/memory.max", strconv.FormatUint(memoryTotal-reserve, 10)); err != nil {
+	if err := put(user+"/memory.max", strconv.FormatUint(share(memoryTotal, memoryAvailable), 10)); err != nil {
 		return nil, err
 	}
 	pids := memoryTotal >> 20 * 4
@@ -60,6 +56,16 @@ func NewUser(memoryTotal uint64) (*User, error) {
 	group := &User{}
 	group.prepareSpare()
 	return group, nil
+}
+
+// share is what the user may have of the memory that was free when nothing ran yet. Closer to the
+// brink the machine would thrash for minutes before the kernel decides to kill.
+func share(total, available uint64) uint64 {
+	reserve := reserveBytes + total/40
+	if reserve > available/2 {
+		reserve = available / 2
+	}
+	return available - reserve
 }
 
 // Take returns a fresh group. One is always made ahead, because making it is slow.

@@ -39,9 +39,12 @@ func (s *Stream) Start() {
 			err = s.output.finish()
 		}
 		s.link.Remove(s.ID)
+		if s.isGone() {
+			return
+		}
 		if err == nil {
 			s.link.Send(s.Session, wire.Frame{Kind: wire.Result, Stream: s.ID, Payload: wire.Encode(result)})
-		} else if err != ErrAbandoned {
+		} else {
 			s.link.Fail(s.Session, s.ID, err)
 		}
 		s.Drop()
@@ -53,6 +56,15 @@ func (s *Stream) Output() *Outflow { return s.output }
 
 // Gone is closed when nobody waits for an answer any more.
 func (s *Stream) Gone() <-chan struct{} { return s.gone }
+
+func (s *Stream) isGone() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
 
 // Tell sends a note.
 func (s *Stream) Tell(kind wire.NoteKind, note wire.Message) error {

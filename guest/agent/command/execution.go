@@ -35,6 +35,7 @@ type Execution struct {
 	worldPid   uint32
 	startedNs  uint64
 	begun      time.Time
+	hasEnded   bool // the main process was reaped
 	isTimedOut bool
 	lastOutput time.Time
 	isDrained  bool // the end of output has been decided; what still comes is thrown away

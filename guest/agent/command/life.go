@@ -111,13 +111,16 @@ func (e *Execution) conclude(status syscall.WaitStatus) *wire.ExecResult {
 		result.How, result.Code = wire.HowExited, uint32(status.ExitStatus())
 	}
 	e.update(func() {
-		e.pid = 0
+		e.pid, e.hasEnded = 0, true
 		e.lastOutput = time.Now()
 		if e.isTimedOut {
 			result.How = wire.HowTimedOut
 		}
 	})
 	e.input.Close(channel.ErrAbandoned)
+	if e.stdio.isPty {
+		e.stdio.output.SetReadDeadline(time.Unix(1, 0)) // wakes its pump
+	}
 	return result
 }
 

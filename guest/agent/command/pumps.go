@@ -14,10 +14,10 @@ import (
 // startPumps moves bytes between the command and the stream.
 func (e *Execution) startPumps(streams *stdio) {
 	e.pumps.Add(1)
-	go e.pumpOutput(streams.output, 0)
+	go e.pumpOutput(streams.output, 0, streams.isPty)
 	if streams.errors != nil {
 		e.pumps.Add(1)
-		go e.pumpOutput(streams.errors, 1)
+		go e.pumpOutput(streams.errors, 1, false)
 	}
 	if streams.isPty {
 		e.outputs[1].Close()
@@ -29,7 +29,7 @@ func (e *Execution) startPumps(streams *stdio) {
 
 // pumpOutput reads as much as the window has room for. After the result it goes on reading, into
 // nothing, as long as anyone holds the other end.
-func (e *Execution) pumpOutput(file *os.File, index int) {
+func (e *Execution) pumpOutput(file *os.File, index int, isTerminal bool) {
 	isPumping := true
 	stop := func() {
 		if isPumping {
@@ -43,15 +43,21 @@ func (e *Execution) pumpOutput(file *os.File, index int) {
 		if isDrained {
 			stop()
 		}
-		frame, count, err := readBorrowed(file, room)
+		frame, count, err := e.readBorrowed(file, room)
+		if err == os.ErrDeadlineExceeded {
+			file.SetReadDeadline(time.Time{})
+			continue // woken to look again
+		}
 		if count <= 0 || err != nil {
-			break // the end; a terminal reports it as an error
+			break
 		}
 		e.take(index, frame[:count])
 		channel.ReturnFrame(frame)
 	}
 	stop()
-	file.Close()
+	if !isTerminal {
+		file.Close() // a terminal is closed with the command, whom it would otherwise hang up on
+	}
 }
 
 func (e *Execution) awaitRoom(index int) (room int, isDrained bool) {
@@ -77,7 +83,7 @@ func (e *Execution) take(index int, output []byte) {
 }
 
 // readBorrowed waits for output and only then takes a buffer, so that a silent command holds none.
-func readBorrowed(file *os.File, most int) (frame *[channel.FrameBytes]byte, count int, err error) {
+func (e *Execution) readBorrowed(file *os.File, most int) (frame *[channel.FrameBytes]byte, count int, err error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, 0, err
@@ -91,12 +97,20 @@ func readBorrowed(file *os.File, most int) (frame *[channel.FrameBytes]byte, cou
 		if count <= 0 {
 			channel.ReturnFrame(frame)
 		}
-		return err != syscall.EAGAIN && err != syscall.EINTR
+		return err != syscall.EAGAIN && err != syscall.EINTR && !(err == syscall.EIO && !e.mainHasEnded())
 	})
 	if waiting != nil {
 		return nil, 0, waiting
 	}
 	return frame, count, err
+}
+
+// mainHasEnded decides what EIO of a terminal means: nobody has it open, which is its end only
+// when the command is over. Before that somebody may open it again.
+func (e *Execution) mainHasEnded() bool {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	return e.hasEnded
 }
 
 const endOfTransmission = 4

@@ -151,10 +151,8 @@ func applyLimits(request *wire.Exec, pid int, group *cgroup.Group) {
 	}
 }
 
+// setGroups needs a pointer even for no groups at all.
 func setGroups(groups []uint32) {
-	pointer := uintptr(0)
-	if len(groups) > 0 {
-		pointer = uintptr(unsafe.Pointer(&groups[0]))
-	}
-	syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(groups)), pointer, 0)
+	list := append(groups[:len(groups):len(groups)], 0)
+	syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&list[0])), 0)
 }

@@ -7,28 +7,27 @@ import (
 
 // The calls below act on a name in an open directory and never follow a symlink in its last part.
 
-func at(number uintptr, directory int, name string, rest ...uintptr) error {
+// at takes plain numbers only: a pointer must be converted in the very call that uses it.
+func at(number uintptr, directory int, name string, first, second, third int) error {
 	pointer, err := syscall.BytePtrFromString(name)
 	if err != nil {
 		return err
 	}
-	var more [4]uintptr
-	copy(more[:], rest)
 	_, _, errno := syscall.Syscall6(number, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
-		more[0], more[1], more[2], more[3])
+		uintptr(first), uintptr(second), uintptr(third), 0)
 	return asError(errno)
 }
 
 func UnlinkAt(directory int, name string, flags int) error {
-	return at(syscall.SYS_UNLINKAT, directory, name, uintptr(flags))
+	return at(syscall.SYS_UNLINKAT, directory, name, flags, 0, 0)
 }
 
 func ChownAt(directory int, name string, uid, gid int) error {
-	return at(syscall.SYS_FCHOWNAT, directory, name, uintptr(uid), uintptr(gid), AtSymlinkNofollow)
+	return at(syscall.SYS_FCHOWNAT, directory, name, uid, gid, AtSymlinkNofollow)
 }
 
 func MknodAt(directory int, name string, mode uint32) error {
-	return at(syscall.SYS_MKNODAT, directory, name, uintptr(mode), 0)
+	return at(syscall.SYS_MKNODAT, directory, name, int(mode), 0, 0)
 }
 
 // SetMtimeAt sets the modification time and leaves the access time alone. An empty name is the
@@ -36,12 +35,18 @@ func MknodAt(directory int, name string, mode uint32) error {
 func SetMtimeAt(directory int, name string, mtime syscall.Timespec) error {
 	const omit = 1<<30 - 2
 	times := [2]syscall.Timespec{{Nsec: omit}, mtime}
-	if name == "" {
-		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(directory), 0,
-			uintptr(unsafe.Pointer(&times)), 0, 0, 0)
-		return asError(errno)
+	var pointer *byte
+	flags := 0
+	if name != "" {
+		var err error
+		if pointer, err = syscall.BytePtrFromString(name); err != nil {
+			return err
+		}
+		flags = AtSymlinkNofollow
 	}
-	return at(syscall.SYS_UTIMENSAT, directory, name, uintptr(unsafe.Pointer(&times)), AtSymlinkNofollow)
+	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
+		uintptr(unsafe.Pointer(&times)), uintptr(flags), 0, 0)
+	return asError(errno)
 }
 
 func SymlinkAt(target string, directory int, name string) error {
@@ -87,8 +92,12 @@ func ReadlinkAt(directory int, name string) (string, error) {
 }
 
 // LstatAt looks at a name without following it; an empty name is the directory itself.
-func LstatAt(directory int, name string) (syscall.Stat_t, error) {
-	var stat syscall.Stat_t
-	err := at(sysFstatat, directory, name, uintptr(unsafe.Pointer(&stat)), AtSymlinkNofollow|AtEmptyPath)
-	return stat, err
+func LstatAt(directory int, name string) (stat syscall.Stat_t, err error) {
+	pointer, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return stat, err
+	}
+	_, _, errno := syscall.Syscall6(sysFstatat, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
+		uintptr(unsafe.Pointer(&stat)), AtSymlinkNofollow|AtEmptyPath, 0, 0)
+	return stat, asError(errno)
 }

@@ -26,6 +26,9 @@ type Machine struct {
 // MemoryTotal is all memory that the kernel manages, in bytes.
 func MemoryTotal() uint64 { return memory("MemTotal:") }
 
+// MemoryAvailable is how much of it could still be used without swapping.
+func MemoryAvailable() uint64 { return memory("MemAvailable:") }
+
 func memory(key string) uint64 {
 	content, _ := os.ReadFile("/proc/meminfo")
 	for _, line := range strings.Split(string(content), "\n") {
@@ -47,7 +50,7 @@ func (m *Machine) Stats() (*wire.StatsResult, error) {
 		UptimeNs:        linux.ClockNanoseconds(linux.ClockBoottime),
 		CpuNs:           usage.CpuNs,
 		MemoryTotal:     MemoryTotal(),
-		MemoryAvailable: memory("MemAvailable:"),
+		MemoryAvailable: MemoryAvailable(),
 		MemoryUser:      usage.Memory,
 		MemoryPeak:      usage.MemoryPeak,
 		DiskTotal:       disk.Blocks * uint64(disk.Bsize),
