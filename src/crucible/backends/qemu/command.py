@@ -13,7 +13,10 @@ AGENT_PORT = "crucible.agent"
 CONSOLE_BYTES = 65536
 TRANSLATION_MIB = 64
 _SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
-_KERNEL_WORDS = "panic=-1 quiet mitigations=off random.trust_cpu=on init_on_free=1"
+_KERNEL_WORDS = (
+    "panic=-1 quiet mitigations=off random.trust_cpu=on init_on_alloc=0 init_on_free=0 audit=0"
+    " apparmor=0 randomize_kstack_offset=off no5lvl"
+)
 
 
 class Accelerator(StrEnum):

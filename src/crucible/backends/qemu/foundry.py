@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from crucible.backends.qemu.machine import QemuMachine, meet
 from crucible.backends.qemu.saved import SavedMachine
 from crucible.backends.qemu.shelf import MemoryShelf
 from crucible.backends.qemu.vmm import Launch, Vmm, launch
+from crucible.errors import GuestRefused
 from crucible.images.kernel import Kernel
 from crucible.sandbox.backend import BootPlan
 from crucible.sandbox.session import Command
@@ -26,7 +28,18 @@ VMM_OVERHEAD_MIB = 192
 BOOT_DEADLINE_S = 60.0
 RESTORE_DEADLINE_S = 30.0
 _DISK_SLACK = 64 << 20
-_WARM_UPS: tuple[tuple[bytes, ...], ...] = ((b"/bin/sh", b"-c", b"true"),)
+_ZERO_FREE_MEMORY = b"""
+free = [int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemFree:")][0]
+zeroes = b"\\0" * max(0, (free - 8192) * 1024)
+"""
+# What most commands need is read once, so that it is in every copy's memory; then memory that is free
+# is overwritten, because the template need not carry what the boot left there. An image without these
+# programs is merely a little slower.
+_WARM_UPS: tuple[tuple[bytes, ...], ...] = (
+    (b"/bin/sh", b"-c", b"true"),
+    (b"python3", b"-c", b"import json, subprocess"),
+    (b"python3", b"-c", _ZERO_FREE_MEMORY),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +72,10 @@ class Foundry:
         wanted_mib = max(plan.disk_mib, source.disk_mib)
         chain = disks.extend_chain(source.layers, plan.directory, size_mib=wanted_mib)
         os.link(source.directory / disks.ROOT_NAME, plan.directory / disks.ROOT_NAME)
-        descriptor = await self.shelf.take(source)
-        vmm = self._launch(plan, chain, descriptor, start="incoming")
+        memory_ready = self.shelf.reach_for(source)
+        vmm = self._launch(plan, chain, memory_ready.descriptor, start="incoming")
         try:
+            await memory_ready.wait()
             await vmm.restore(source.state)
         except BaseException:
             await vmm.kill()
@@ -84,7 +98,8 @@ class Foundry:
             )
             try:
                 for argv in _WARM_UPS:
-                    await machine.run(Command(argv=argv, timeout_s=30))
+                    with contextlib.suppress(GuestRefused):
+                        await machine.run(Command(argv=argv, timeout_s=30))
                 await machine.guest.freeze()
                 await vmm.monitor.execute("stop")
                 await vmm.save(plan.directory / saved.STATE_FILE, with_memory=False)

@@ -44,17 +44,6 @@ def fill(descriptor: int, path: Path, size: int) -> None:
                 start += count
 
 
-def load(path: Path, size: int) -> int:
-    descriptor = create(size)
-    try:
-        fill(descriptor, path, size)
-        seal(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 def save(descriptor: int, path: Path) -> None:
     """Writes a memory to a sparse file; pages of zeroes become holes."""
     size = os.fstat(descriptor).st_size

@@ -13,30 +13,52 @@ from crucible.backends.qemu.saved import SavedMachine
 _MOST = 8
 
 
+class ShelvedMemory:
+    """A descriptor that may be handed to a machine at once, though it is still being filled.
+
+    QEMU takes longer to start than the filling lasts. The machine must not run before `wait` is over:
+    only then is all of it there, and sealed.
+    """
+
+    def __init__(self, source: SavedMachine) -> None:
+        size = source.memory_mib << 20
+        self.descriptor = memory.create(size)
+        self._filling = asyncio.create_task(
+            asyncio.to_thread(_fill, self.descriptor, source.memory, size)
+        )
+
+    async def wait(self) -> None:
+        await asyncio.shield(self._filling)
+
+    @property
+    def has_failed(self) -> bool:
+        return self._filling.done() and self._filling.exception() is not None
+
+
 class MemoryShelf:
-    """Descriptors by saved machine. What falls off is closed; machines hold their own mapping."""
+    """What falls off is closed; machines hold their own mapping."""
 
     def __init__(self) -> None:
-        self._ready: OrderedDict[tuple[Path, int], int] = OrderedDict()
-        self._turns: dict[tuple[Path, int], asyncio.Lock] = {}
+        self._memories: OrderedDict[tuple[Path, int], ShelvedMemory] = OrderedDict()
 
-    async def take(self, saved: SavedMachine) -> int:
-        """A sealed descriptor of the memory, to be used before the next await and not closed."""
-        key = (saved.directory, saved.state.stat().st_mtime_ns)
-        async with self._turns.setdefault(key, asyncio.Lock()):
-            if key not in self._ready:
-                size = saved.memory_mib << 20
-                self._ready[key] = await asyncio.to_thread(memory.load, saved.memory, size)
-        self._ready.move_to_end(key)
-        descriptor = self._ready[key]
-        while len(self._ready) > _MOST:
-            old, unused = self._ready.popitem(last=False)
-            self._turns.pop(old, None)
-            os.close(unused)
-        return descriptor
+    def reach_for(self, source: SavedMachine) -> ShelvedMemory:
+        """The memory of a saved machine. Its descriptor stays ours: use it before the next await."""
+        key = (source.directory, source.state.stat().st_mtime_ns)
+        found = self._memories.get(key)
+        if found is None or found.has_failed:
+            found = self._memories[key] = ShelvedMemory(source)
+        self._memories.move_to_end(key)
+        while len(self._memories) > _MOST:
+            _, unused = self._memories.popitem(last=False)
+            os.close(unused.descriptor)
+        return found
 
     def close(self) -> None:
-        for descriptor in self._ready.values():
-            os.close(descriptor)
-        self._ready.clear()
-        self._turns.clear()
+        for unused in self._memories.values():
+            os.close(unused.descriptor)
+        self._memories.clear()
+
+
+def _fill(descriptor: int, path: Path, size: int) -> None:
+    memory.fill(descriptor, path, size)
+    memory.seal(descriptor)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -13,7 +12,7 @@ from crucible.sandbox.session import Entry, EntryType
 from crucible.sandbox.workspace.names import shown, split_name
 
 MAX_ENTRIES = 250_000
-_FORMAT = 1
+_TYPES: tuple[EntryType, ...] = get_args(EntryType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,44 +38,34 @@ def collect(entries: Iterable[Entry], *, max_entries: int = MAX_ENTRIES) -> Mani
     return Manifest(entries=found)
 
 
-def dump_manifest(manifest: Manifest) -> bytes:
-    rows = [
-        [
-            os.fsdecode(entry.name),
-            entry.type,
-            entry.mode,
-            entry.size,
-            entry.mtime_ns,
-            os.fsdecode(entry.target),
-            entry.sha256.hex(),
-        ]
-        for entry in manifest.entries.values()
-    ]
-    return json.dumps({"format": _FORMAT, "entries": rows}, separators=(",", ":")).encode()
+def manifest_lines(manifest: Manifest) -> Iterator[bytes]:
+    """One JSON object a line, as the owner writes baselines and sends trees."""
+    for entry in manifest.entries.values():
+        values = {name: getattr(entry, name) for name in Entry.__slots__}
+        values["name"] = entry.name.decode(errors="surrogateescape")
+        values["target"] = entry.target.decode(errors="surrogateescape")
+        values["sha256"] = entry.sha256.hex()
+        yield json.dumps(values).encode() + b"\n"
 
 
-def load_manifest(data: bytes) -> Manifest:
-    """Raises StateDamaged for what `dump_manifest` did not write."""
+def parse_manifest(lines: Iterable[bytes]) -> Manifest:
+    """Raises StateDamaged for a line that is no entry, PathRefused for an entry that cannot be."""
+    return collect(_entry(line) for line in lines)
+
+
+def _entry(line: bytes) -> Entry:
     try:
-        content = json.loads(data)
-        if content["format"] != _FORMAT:
-            raise StateDamaged("The workspace's baseline has a format this version does not know")
-        return collect(_entry(row) for row in content["entries"])
-    except (ValueError, KeyError, TypeError, PathRefused) as error:
-        raise StateDamaged(f"The workspace's baseline cannot be read: {error}") from None
-
-
-def _entry(row: list[object]) -> Entry:
-    name, type_, mode, size, mtime_ns, target, sha256 = row
-    known: tuple[EntryType, ...] = get_args(EntryType)
-    return Entry(
-        name=os.fsencode(str(name)),
-        type=known[known.index(str(type_))],
-        mode=int(str(mode)),
-        size=int(str(size)),
-        mtime_ns=int(str(mtime_ns)),
-        uid=0,
-        gid=0,
-        target=os.fsencode(str(target)),
-        sha256=bytes.fromhex(str(sha256)),
-    )
+        values = json.loads(line)
+        return Entry(
+            name=values["name"].encode(errors="surrogateescape"),
+            type=_TYPES[_TYPES.index(values["type"])],
+            mode=int(values["mode"]),
+            size=int(values["size"]),
+            mtime_ns=int(values["mtime_ns"]),
+            uid=int(values["uid"]),
+            gid=int(values["gid"]),
+            target=values["target"].encode(errors="surrogateescape"),
+            sha256=bytes.fromhex(values["sha256"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateDamaged(f"A line of the workspace's manifest cannot be read: {error}") from None

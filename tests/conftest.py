@@ -1,0 +1,178 @@
+"""The ladder of fixtures: a prepared home, a home of one's own, a manager, a sandbox, the command line.
+
+Ask for the lowest rung. A home of a test's own is made of hard links to one that is prepared once per
+checkout, and is searched for leftovers when the test is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from crucible import assemble, images
+from crucible.config import Config
+from crucible.images.lock import held
+from crucible.sandbox import processes
+from crucible.sandbox.records import open_records
+
+ROOT = Path(__file__).parent.parent
+STATE = ROOT / ".state"
+PREPARED = STATE / "home"
+SHARED_PARTS = ("kernels", "images", "initramfs", "blanks", "cache", "templates")
+
+T = TypeVar("T")
+Run = Callable[[Coroutine[Any, Any, T]], T]
+
+
+@pytest.fixture(scope="session")
+def prepared_home() -> Path:
+    """Kernel, base image and default template, made once and never altered by a test."""
+    STATE.mkdir(exist_ok=True)
+    with held(STATE / "prepare.lock", stage="tests"):
+        images.prepare(PREPARED, _say)
+        config = Config(home=PREPARED)
+        asyncio.run(assemble.prepare_template(config, _say))
+    return PREPARED
+
+
+@pytest.fixture
+def home(prepared_home: Path) -> Iterator[Path]:
+    """A state directory of the test's own. Whatever the test leaves running or lying about fails it."""
+    (STATE / "tmp").mkdir(exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="home-", dir=STATE / "tmp"))
+    for part in SHARED_PARTS:
+        if (prepared_home / part).exists():
+            shutil.copytree(
+                prepared_home / part, directory / part, copy_function=os.link, symlinks=True
+            )
+    known = set(_machine_words())
+    try:
+        yield directory
+        end_owner(directory)
+        leftovers = [word for word in _machine_words() if word not in known and _is_of(word, directory)]
+        remaining = _remaining(directory)
+    finally:
+        end_owner(directory)
+        _kill_machines(directory)
+        shutil.rmtree(directory, ignore_errors=True)
+    assert not leftovers, f"machines were left running: {leftovers}"
+    assert not remaining, f"files were left: {remaining}"
+
+
+@pytest.fixture
+def config(home: Path) -> Config:
+    return Config(home=home, owner_idle_s=5.0)
+
+
+class CommandLine:
+    """The real `crucible`, as a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("CRUCIBLE_")}
+        self.environment = {**kept, "CRUCIBLE_HOME": str(home), "CRUCIBLE_OWNER_IDLE_S": "5"}
+        self.argv = [sys.executable, "-m", "crucible.cli"]
+
+    def __call__(
+        self, *words: str | Path, input: bytes = b"", cwd: Path | None = None, timeout: float = 120
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*self.argv, *map(str, words)],
+            input=input,
+            capture_output=True,
+            env=self.environment,
+            cwd=cwd,
+            timeout=timeout,
+        )
+
+    def ok(self, *words: str | Path, input: bytes = b"", cwd: Path | None = None) -> str:
+        """Its output, when it succeeded."""
+        done = self(*words, input=input, cwd=cwd)
+        assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
+        return done.stdout.decode()
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*self.argv, *words], env=self.environment, **options)
+
+
+@pytest.fixture
+def crucible(home: Path) -> CommandLine:
+    return CommandLine(home)
+
+
+def owner_pid(home: Path) -> int | None:
+    """The owner process of a home, if there is one."""
+    try:
+        pid = int((home / "owner.lock").read_text() or 0)
+    except (OSError, ValueError):
+        return None
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    return pid if f"CRUCIBLE_HOME={home}".encode() in environment.split(b"\0") else None
+
+
+def end_owner(home: Path) -> None:
+    """Lets every sandbox of the home go, and the owner too."""
+    pid = owner_pid(home)
+    if pid is not None:
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 15
+        while owner_pid(home) == pid and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _say(stage: str, detail: str) -> None:
+    print(f"{stage}: {detail}", file=sys.stderr)
+
+
+def _machine_words() -> list[str]:
+    words = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                argv = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            words += [word.decode() for word in argv if word.startswith(b"crucible-")]
+    return words
+
+
+def _is_of(word: str, home: Path) -> bool:
+    sandbox_id = word.removeprefix("crucible-")
+    return (home / "sandboxes" / sandbox_id).exists() or sandbox_id in {
+        record.id for record in open_records(home).sandboxes()
+    }
+
+
+def _remaining(home: Path) -> list[str]:
+    """Directories of sandboxes without a record, and scratch that nobody will come back for."""
+    records = open_records(home)
+    known = {record.id for record in records.sandboxes()}
+    strays = [path.name for path in (home / "sandboxes").glob("*") if path.name not in known]
+    strays += [record.name for record in records.sandboxes() if record.is_temporary]
+    records.close()
+    return strays + [path.name for path in (home / "scratch").glob("*")]
+
+
+def _kill_machines(home: Path) -> None:
+    records = open_records(home)
+    for record in records.sandboxes():
+        for backend in assemble.backends(Config(home=home)):
+            if backend.name == record.backend:
+                backend.bury(record.directory, record.id, None)
+        if record.pid is not None:
+            processes.kill_and_wait(record.pid, record.pid_started)
+    records.close()
