@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,16 @@ def test_what_was_published_is_loaded(tmp_path: Path) -> None:
     assert made.fact("who") == "me"
     assert made.facts_listed("list") == ("a", "b")
     bundle.verify(made)
+
+
+def test_others_can_read_it_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        made = publish(tmp_path / "shelf")
+    finally:
+        os.umask(before)
+    assert made.path.stat().st_mode & 0o777 == 0o755
+    assert (made.path / "deep" / "file").stat().st_mode & 0o777 == 0o644
 
 
 def test_an_empty_shelf_has_no_current_bundle(tmp_path: Path) -> None:

@@ -132,8 +132,10 @@ def publish(content: Path, shelf: Path, *, facts: Facts, name: str = "") -> Bund
         "facts": facts,
     }
     write_durably(content / _MANIFEST, json.dumps(manifest, indent=1).encode() + b"\n")
-    for directory in (content, *(path for path in content.rglob("*") if path.is_dir())):
-        _sync(directory)
+    for path in (content, *content.rglob("*")):
+        # Machines read it under users of their own, whatever the builder's umask was.
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        _sync(path)
     target = shelf / (name or digest[:12])
     if target.exists():
         # Renamed aside first, so that the name is never held by half a directory.
@@ -169,7 +171,6 @@ def sha256_of(path: Path) -> str:
 def _measure(content: Path) -> Iterator[File]:
     for path in sorted(content.rglob("*")):
         if path.is_file():
-            _sync(path)
             yield File(
                 name=str(path.relative_to(content)),
                 size=path.stat().st_size,

@@ -13,9 +13,11 @@ from crucible.system import find_program, install_command, package_of
 
 _SHOWN_LINES = 12
 _KEPT = frozenset(
-    ("home", "user", "logname", "tmpdir")
-    + ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
-    + ("ssl_cert_file", "ssl_cert_dir")
+    (
+        *("home", "user", "logname", "tmpdir"),
+        *("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"),
+        *("ssl_cert_file", "ssl_cert_dir"),
+    )
 )
 _UMASK = 0o022
 
