@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
+import pytest
+
+from crucible.errors import GuestRefused
 from crucible.sandbox.guest.channel import GuestChannel, WhyGone
 from crucible.sandbox.guest.session import GuestSession
 from crucible.wire.answers import Answer, Ended, Fail, encode_answer, encode_fail
@@ -148,3 +152,45 @@ async def meeting(
             await session.close()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left, left
+
+
+Call = Callable[[GuestSession], Coroutine[Any, Any, Any]]
+
+
+def played(
+    call: Call,
+    guest_part: Callable[[ScriptedGuest], Coroutine[Any, Any, Any]],
+) -> Any:
+    """What a call on the session comes to when the guest plays its part."""
+
+    async def scene() -> Any:
+        async with meeting() as (guest, session):
+            calling = asyncio.create_task(call(session))
+            await guest_part(guest)
+            return await calling
+
+    return asyncio.run(scene())
+
+
+def answered(call: Call, wanted: Request, answer: Answer) -> Any:
+    async def part(guest: ScriptedGuest) -> None:
+        stream, request = await guest.request()
+        assert request == wanted
+        guest.answer(stream, answer)
+
+    return played(call, part)
+
+
+def failed(call: Call, code: str, message: str = "") -> GuestRefused:
+    async def part(guest: ScriptedGuest) -> None:
+        stream, _ = await guest.request()
+        guest.fail(stream, code, message)
+
+    with pytest.raises(GuestRefused) as caught:
+        played(call, part)
+    assert caught.value.guest_code == code
+    return caught.value
+
+
+async def collected(source: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in source]
