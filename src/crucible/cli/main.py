@@ -10,6 +10,8 @@ from crucible.errors import EXIT_FAILED, CrucibleError
 # `typing` would cost a third of the whole start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crucible.cli.grammar import Command
 
 _INTERRUPTED = 130
@@ -17,9 +19,15 @@ _INTERRUPTED = 130
 
 def main(words: list[str] | None = None) -> int:
     """Imports as little as it can: how fast this is belongs to what is promised."""
+    given = list(sys.argv[1:]) if words is None else words
+    return guarded(lambda: _dispatch(given))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """The exit status for whatever comes of it."""
     _open_closed_descriptors()
     try:
-        return _dispatch(list(sys.argv[1:]) if words is None else words)
+        return work()
     except CrucibleError as error:
         return _failed(error)
     except KeyboardInterrupt:

@@ -162,6 +162,11 @@ class _Joined:
     def close(self) -> None:
         self._exchange.link.close()
 
+    @property
+    def _is_running(self) -> bool:
+        """Whether there is a command behind this very connection, now."""
+        return self._exchange.started is not None and self._exchange.answer is None
+
     def _open(self, request: dict[str, Any], resumed: Outbound | None = None) -> Exchange:
         upload = None if self._upload is None or self._started else self._upload()
         return Exchange(
@@ -171,6 +176,7 @@ class _Joined:
             progress=self._progress,
             upload=upload,
             resumed=resumed,
+            began=self._begin,
         )
 
     def _step(self) -> None:
@@ -191,13 +197,12 @@ class _Joined:
         if exchange.link.fileno() in ready:
             exchange.link.flush()
             exchange.receive()
-            self._look_for_start()
         exchange.acknowledge()
         if uploads:
             exchange.send_upload()
         if STDIN in ready:
             self._read_input()
-        elif self._keys is not None and self._keys.is_overdue:
+        elif self._keys is not None and self._keys.is_overdue and self._is_running:
             exchange.link.send(exchange.outbound.frame(self._keys.release()))
         if self._started is None:
             self._progress.tick()
@@ -211,28 +216,17 @@ class _Joined:
             return TICK_MS
         return None
 
-    def _look_for_start(self) -> None:
-        started = self._exchange.started
-        if started is None or started is self._started:
-            return
-        if self._started is not None:
-            self._check_resumption(self._started, started)
-            return
+    def _begin(self, started: Started) -> None:
+        """Before the first output: that of a guest's terminal is meant for a raw one."""
         self._started = started
         self._progress.clear()
         if self._conduct.has_terminal:
             self.raw.begin()
             self._resize()
 
-    def _check_resumption(self, first: Started, now: Started) -> None:
-        output = first.output + self._output.accepted
-        errors = first.errors + self._errors.accepted
-        if now.output not in (0, output) or now.errors not in (0, errors):
-            raise protocol.BrokenFrame("A command goes on elsewhere than where its output stopped")
-
     def _reads_input(self) -> bool:
         exchange = self._exchange
-        if self._started is None or exchange.answer is not None or not self._conduct.wants_input:
+        if not self._is_running or not self._conduct.wants_input:
             return False
         if exchange.outbound.room <= 0 or exchange.link.unsent or self._detach_deadline is not None:
             return False
@@ -275,23 +269,22 @@ class _Joined:
     def _interrupt(self) -> None:
         """Once is for the command; twice ends what was started for it; three times ends us in any case."""
         self._interrupts += 1
-        is_running = self._started is not None and self._exchange.answer is None
-        if is_running and self._interrupts == 1:
+        if self._is_running and self._interrupts == 1:
             self._send({"signal": int(signal.SIGINT)})
-        elif is_running and self._interrupts == 2 and self._conduct.outlives_us:
+        elif self._is_running and self._interrupts == 2 and self._conduct.outlives_us:
             self._send({"signal": int(signal.SIGKILL)})
         else:
             raise Interrupted(signal.SIGINT)
 
     def _resize(self) -> None:
         size = terminal.window_size(STDOUT, STDIN)
-        if self._conduct.has_terminal and self._started and size and size != self._size:
+        if self._conduct.has_terminal and self._is_running and size and size != self._size:
             self._send({"resize": list(size)})
             self._size = size
 
     def _leave(self, number: int) -> None:
         """Tells the command before the connection goes; a temporary sandbox goes with the connection anyway."""
-        if self._conduct.outlives_us and self._started and self._exchange.answer is None:
+        if self._conduct.outlives_us and self._is_running:
             self._send({"signal": int(number)})
 
     def _send(self, message: dict[str, Any]) -> None:

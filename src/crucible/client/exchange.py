@@ -54,18 +54,23 @@ class Exchange:
         progress: Progress,
         upload: Iterable[bytes] | None = None,
         resumed: Outbound | None = None,
+        began: Callable[[Started], None] | None = None,
     ) -> None:
-        """`resumed` is the input of the same command on a connection that was lost."""
+        """`began` is called at the start, before any output is passed on. `resumed` is the input of the same command
+        on a connection that was lost.
+        """
         self.link = Link(connection)
-        self.outbound = Outbound()
+        self.outbound = resumed or Outbound()
         self.started: Started | None = None
         self.answer: dict[str, Any] | None = None
+        self._request = request
         self._sinks = sinks
         self._acknowledged = {channel: sink.written for channel, sink in sinks.items()}
         self._progress = progress
         self._upload: Iterator[bytes] | None = None if upload is None else iter(upload)
         self._piece = b""
         self._resumed = resumed
+        self._began = began
         self.link.send(protocol.json_frame(request))
 
     @property
@@ -124,15 +129,24 @@ class Exchange:
             if isinstance(note, list) and len(note) == 2:
                 self._progress.note(str(note[0]), str(note[1]))
         elif "started" in message:
-            self.started = Started(table(message, "started"))
-            self._upload = None
-            self.outbound = self._resumed or Outbound()
-            if self._resumed is not None:
-                self.link.send(self.outbound.again(self.started.input))
+            self._take_start(table(message, "started"))
         elif "ok" in message:
             self.answer = table(message, "ok")
         elif "error" in message:
             raise service_error(message["error"])
+
+    def _take_start(self, facts: dict[str, Any]) -> None:
+        self.started = Started(facts)
+        self._upload = None
+        if self._resumed is None:
+            self.outbound = Outbound()
+            if self._began is not None:
+                self._began(self.started)
+            return
+        for channel in ("output", "errors"):
+            if facts.get(channel, self._request[channel]) != self._request[channel]:
+                raise protocol.BrokenFrame("A command goes on elsewhere than where it stopped")
+        self.link.send(self.outbound.again(self.started.input))
 
 
 def ask(
