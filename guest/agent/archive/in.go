@@ -18,7 +18,8 @@ const directoriesMost = 1 << 16 // directories whose time is set again at the en
 func Read(root int, owner *accounts.Account, input io.Reader) (uint64, error) {
 	r := &reader{root: root, owner: owner, buffer: make([]byte, copyBuffer), parent: -1}
 	defer r.closeParent()
-	archive := tar.NewReader(input)
+	counted := &counted{input: input}
+	archive := tar.NewReader(counted)
 	for {
 		header, err := archive.Next()
 		if err == io.EOF {
@@ -32,8 +33,25 @@ func Read(root int, owner *accounts.Account, input io.Reader) (uint64, error) {
 		}
 	}
 	r.setDirectoryTimes()
-	_, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{input}, r.buffer)
+	_, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{counted}, r.buffer)
+	if err == nil && counted.total%blockBytes != 0 {
+		err = badArchive(io.ErrUnexpectedEOF)
+	}
 	return r.count, err
+}
+
+const blockBytes = 512
+
+// counted tells an archive that was cut inside a header, which the tar package takes for its end.
+type counted struct {
+	input io.Reader
+	total int64
+}
+
+func (c *counted) Read(buffer []byte) (int, error) {
+	count, err := c.input.Read(buffer)
+	c.total += int64(count)
+	return count, err
 }
 
 // badArchive tells damage in the archive from the loss of the host that was sending it.
@@ -97,8 +115,8 @@ func (r *reader) entry(header *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// file writes aside nothing: whatever had the name is removed first, so that no link is written
-// through and no running program is changed.
+// file removes whatever had the name first, so that no link is written through and no running
+// program is changed.
 func (r *reader) file(parent int, base string, header *tar.Header, content io.Reader) error {
 	var fd int
 	err := r.replacing(parent, base, func() (err error) {
