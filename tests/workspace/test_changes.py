@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from crucible.sandbox.session import Entry, EntryType
 from crucible.sandbox.workspace.changes import Change, advance, compare
 from crucible.sandbox.workspace.diff import MAX_TEXT_BYTES, render_diff
 from crucible.sandbox.workspace.hosttree import HostTree
-from crucible.sandbox.workspace.manifest import Manifest, collect, dump_manifest, load_manifest
+from crucible.sandbox.workspace.manifest import Manifest, collect, manifest_lines, parse_manifest
 
 
 def entry(
@@ -124,20 +123,14 @@ def test_a_tree_without_end_is_refused() -> None:
 
 def test_a_baseline_can_be_written_down() -> None:
     before = manifest(entry(b"\xff\n", b"x"), link("l", b"\xfe"), directory("d"))
-    after = load_manifest(dump_manifest(before))
+    after = parse_manifest(manifest_lines(before))
     assert not compare(before, after)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"[]", b"{}", b'{"format":2,"entries":[]}', b'{"format":1,"entries":[[1]]}', b"\xff"],
-)
-def test_a_damaged_baseline_is_told(data: bytes) -> None:
+@pytest.mark.parametrize("line", [b"", b"[]", b"{}", b"7", b'{"name": 7}', b"\xff"])
+def test_a_damaged_baseline_is_told(line: bytes) -> None:
     with pytest.raises(StateDamaged):
-        load_manifest(data)
-
-
-Show = Callable[..., str]
+        parse_manifest([line])
 
 
 def show(
