@@ -15,6 +15,6 @@ def prepare(home: Path, report: Report) -> tuple[Kernel, Image]:
     """Fetches the kernel and builds the base image where they are not there yet."""
     # Inside, so that starting a sandbox does not load what only building needs.
     from crucible.images.base import build_base
-    from crucible.images.kernel import fetch_kernel
+    from crucible.images.fetching import fetch_kernel
 
     return fetch_kernel(home, report=report), build_base(home, report=report)

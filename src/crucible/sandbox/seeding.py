@@ -12,7 +12,6 @@ from crucible.errors import PathRefused
 from crucible.images.catalog import Image
 from crucible.images.report import Report
 from crucible.sandbox.session import Entry, Session
-from crucible.sandbox.workspace.packing import pack_tree
 
 BASELINE_NAME = "baseline.jsonl"
 
@@ -28,6 +27,9 @@ async def upload(
     session: Session, source: Path, image: Image, directory: Path, report: Report
 ) -> None:
     """The copy belongs to the image's user; the baseline is what `diff` compares with later."""
+    # Only who copies a directory pays for the packer.
+    from crucible.sandbox.workspace.packing import pack_tree
+
     report("workspace", f"copying {source}")
     target = image.workdir.encode()
     chunks = in_thread(pack_tree(check_source(source), name="."))

@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import tempfile
 import time
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crucible.backends.qemu import disks, host, jail, parcel, saved
+from crucible.backends.qemu import disks, host, jail, saved
 from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.foundry import Foundry
-from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layer, meet
 from crucible.backends.qemu.saved import SavedMachine
 from crucible.backends.qemu.shelf import MemoryShelf
 from crucible.backends.qemu.templates import TemplateStore, template_key
 from crucible.backends.qemu.vmm import Vmm, bury, is_alive
 from crucible.errors import AgentMissing, CrucibleError, TemplateDamaged, Unsupported
 from crucible.images.catalog import load_image
-from crucible.images.initramfs import initramfs_for
 from crucible.images.kernel import load_kernel
 from crucible.images.report import Report, silent
 from crucible.sandbox.backend import BootPlan, Machine, MachineHandle, Missing
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import DEFAULT_DISK_MIB, SMALLEST_DISK_MIB
+
+if TYPE_CHECKING:
+    from crucible.backends.qemu.machine import QemuMachine
 
 _PROBE_DEADLINE_S = 8.0
 _ADOPT_DEADLINE_S = 15.0
@@ -104,6 +105,8 @@ class QemuBackend:
         self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool
     ) -> QemuMachine:
         """A machine that stands still by request is set going for the meeting, then stopped again."""
+        from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layer, meet
+
         vmm = Vmm(sandbox_id=plan.sandbox_id, directory=plan.directory, handle=handle)
         try:
             await drop_unused_layer(vmm, plan.directory)
@@ -120,9 +123,11 @@ class QemuBackend:
 
     async def snapshot(self, machine: Machine, plan: BootPlan, into: Path) -> None:
         """Saves a running machine into an empty directory. It stands still only while its memory is written."""
+        from crucible.backends.qemu.machine import QemuMachine
+
         if not isinstance(machine, QemuMachine):
             raise Unsupported(f"{self.name} can only save machines of its own")
-        with tempfile.TemporaryDirectory(prefix="snapshot-", dir=self._scratch()) as scratch:
+        with _scratch_directory(self._scratch(), "snapshot-") as scratch:
             stream = Path(scratch) / "stream"
             layers = await machine.freeze_into(stream)
             loader = dataclasses.replace(
@@ -135,9 +140,13 @@ class QemuBackend:
             await self._foundry.condense(loader, stream, layers, into)
 
     def pack_snapshot(self, directory: Path, target: Path, facts: dict[str, Any]) -> None:
+        from crucible.backends.qemu import parcel
+
         parcel.pack(directory, target, facts)
 
     def unpack_snapshot(self, source: Path, directory: Path) -> dict[str, Any]:
+        from crucible.backends.qemu import parcel
+
         return parcel.unpack(source, directory)
 
     async def template(self, plan: BootPlan) -> SavedMachine:
@@ -150,6 +159,7 @@ class QemuBackend:
             "kernel": foundry.kernel.digest,
             "agent": foundry.agent_digest,
             "vmm": foundry.host.version,
+            "clock": foundry.host.tsc_khz,
             "processor": host.processor_mark(self._accelerator),
             "accelerator": str(self._accelerator),
             "memory": plan.memory_mib,
@@ -204,7 +214,7 @@ class QemuBackend:
 
     async def try_boot(self) -> str | None:
         """Boots a machine to "agent ready" under a deadline and throws it away. None, or why not."""
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=self._scratch()) as scratch:
+        with _scratch_directory(self._scratch(), "probe-") as scratch:
             directory = Path(scratch)
             try:
                 blank = disks.make_blank(self._home / "blanks", SMALLEST_DISK_MIB)
@@ -223,7 +233,8 @@ class QemuBackend:
             host=host.find_host(self._cache),
             accelerator=self._accelerator,
             kernel=kernel,
-            initramfs=initramfs_for(self._home, self._agent, kernel),
+            home=self._home,
+            agent=self._agent,
             agent_digest=self._agent_digest(),
             shelf=self._shelf,
         )
@@ -259,3 +270,9 @@ class QemuBackend:
         theirs = (source.vmm, source.accelerator)
         if ours != theirs:
             raise TemplateDamaged(f"it was saved by {theirs[0]} ({theirs[1]}), here is {ours[0]}")
+
+
+def _scratch_directory(parent: Path, prefix: str) -> AbstractContextManager[str]:
+    from tempfile import TemporaryDirectory
+
+    return TemporaryDirectory(prefix=prefix, dir=parent)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 AGENT_PORT = "crucible.agent"
 CONSOLE_BYTES = 65536
@@ -27,34 +27,36 @@ class Accelerator(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a machine is made of; all of it goes into a template's key."""
-
     architecture: str
     accelerator: Accelerator
     memory_mib: int
     cpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootFiles:
+    """What a machine needs only when it is switched on. `tsc_khz` is 0 where it finds out by itself."""
+
     kernel: Path
     initramfs: Path
+    tsc_khz: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """Descriptors the machine inherits. Disks are lowest layer first."""
+    """Descriptors the machine inherits. Disks are lowest layer first; a restore needs no kernel."""
 
     memory: int
     monitor: int
     agent: int
     root: int
-    kernel: int
-    initramfs: int
     disks: Sequence[int]
+    kernel: int = -1
+    initramfs: int = -1
 
     def all(self) -> list[int]:
         ends = [self.memory, self.monitor, self.agent, self.root, self.kernel, self.initramfs]
-        return [*ends, *self.disks]
-
-
-Start = Literal["boot", "incoming"]
+        return [descriptor for descriptor in (*ends, *self.disks) if descriptor >= 0]
 
 
 def machine_word(sandbox_id: str) -> str:
@@ -67,7 +69,7 @@ def arguments(
     wiring: Wiring,
     *,
     sandbox_id: str,
-    start: Start,
+    boot: BootFiles | None,
     shares_memory: bool,
     is_disposable: bool,
 ) -> list[str]:
@@ -79,9 +81,6 @@ def arguments(
         "-object", _memory(shape, wiring.memory, shares_memory),
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-no-shutdown",
         "-sandbox", _SECCOMP,
-        "-kernel", f"/proc/self/fd/{wiring.kernel}",
-        "-initrd", f"/proc/self/fd/{wiring.initramfs}",
-        "-append", _kernel_words(shape),
         "-chardev", f"ringbuf,id=console,size={CONSOLE_BYTES}",
         "-serial", "chardev:console",
         "-chardev", f"socket,id=monitor,fd={wiring.monitor},server=on,wait=off",
@@ -91,9 +90,15 @@ def arguments(
         "-device", f"virtserialport,chardev=agent,name={AGENT_PORT}",
     ]  # fmt: skip
     words += _disk_words(shape, wiring, is_disposable=is_disposable)
-    if start == "incoming":
-        words += ["-incoming", "defer"]
-    return words
+    if boot is None:
+        # What was loaded at boot is in the memory that comes; reading it again costs 10 ms.
+        return [*words, "-incoming", "defer"]
+    return [
+        *words,
+        "-kernel", f"/proc/self/fd/{wiring.kernel}",
+        "-initrd", f"/proc/self/fd/{wiring.initramfs}",
+        "-append", _kernel_words(shape, boot.tsc_khz),
+    ]  # fmt: skip
 
 
 def layer_options(
@@ -143,13 +148,13 @@ def _memory(shape: Shape, descriptor: int, is_shared: bool) -> str:
     )
 
 
-def _kernel_words(shape: Shape) -> str:
+def _kernel_words(shape: Shape, tsc_khz: int) -> str:
     if shape.architecture == "aarch64":
         return f"console=ttyAMA0 {_KERNEL_WORDS}"
     words = f"console=ttyS0 reboot=t nokaslr {_KERNEL_WORDS}"
     if shape.accelerator is Accelerator.TCG:
-        # Without the hint the kernel hangs calibrating its clock in software.
-        words += " no_timer_check tsc_early_khz=2000000 lpj=4000000"
+        # The guest's counter is the host's, and the kernel hangs if it must measure it in software.
+        words += f" no_timer_check tsc=reliable tsc_early_khz={tsc_khz} lpj=4000000"
     return words
 
 

@@ -8,14 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from crucible.backends.qemu import disks, limits, memory, saved
-from crucible.backends.qemu.command import Accelerator, Shape
+from crucible.backends.qemu.command import Accelerator, BootFiles, Shape
 from crucible.backends.qemu.disks import DiskChain
 from crucible.backends.qemu.host import Host
 from crucible.backends.qemu.jail import Cage
-from crucible.backends.qemu.machine import QemuMachine, meet
 from crucible.backends.qemu.saved import SavedMachine
 from crucible.backends.qemu.shelf import MemoryShelf
 from crucible.backends.qemu.vmm import Launch, Vmm, launch
@@ -23,6 +22,9 @@ from crucible.errors import GuestRefused
 from crucible.images.kernel import Kernel
 from crucible.sandbox.backend import BootPlan
 from crucible.sandbox.session import Command
+
+if TYPE_CHECKING:
+    from crucible.backends.qemu.machine import QemuMachine
 
 VMM_OVERHEAD_MIB = 192
 BOOT_DEADLINE_S = 60.0
@@ -49,7 +51,8 @@ class Foundry:
     host: Host
     accelerator: Accelerator
     kernel: Kernel
-    initramfs: Path
+    home: Path
+    agent: Path
     agent_digest: str
     shelf: MemoryShelf
 
@@ -134,14 +137,21 @@ class Foundry:
             os.close(descriptor)
         saved.describe(self._described(plan, into))
 
-    def shape(self, *, memory_mib: int, cpus: int) -> Shape:
+    def _shape(self, plan: BootPlan) -> Shape:
         return Shape(
             architecture=self.host.architecture,
             accelerator=self.accelerator,
-            memory_mib=memory_mib,
-            cpus=cpus,
+            memory_mib=plan.memory_mib,
+            cpus=plan.cpus,
+        )
+
+    def _boot_files(self) -> BootFiles:
+        from crucible.images.initramfs import initramfs_for
+
+        return BootFiles(
             kernel=self.kernel.vmlinuz,
-            initramfs=self.initramfs,
+            initramfs=initramfs_for(self.home, self.agent, self.kernel),
+            tsc_khz=self.host.tsc_khz,
         )
 
     def _described(self, plan: BootPlan, directory: Path) -> SavedMachine:
@@ -184,10 +194,10 @@ class Foundry:
         )
         order = Launch(
             directory=plan.directory,
-            shape=self.shape(memory_mib=plan.memory_mib, cpus=plan.cpus),
+            shape=self._shape(plan),
             chain=chain,
             cage=cage,
-            start=start,
+            boot=self._boot_files() if start == "boot" else None,
             shares_memory=shares_memory,
             is_held=is_held,
         )
@@ -198,6 +208,9 @@ class Foundry:
     async def _welcome(
         self, plan: BootPlan, vmm: Vmm, *, started: float, deadline_s: float
     ) -> QemuMachine:
+        # Loaded here because QEMU is starting meanwhile: what is loaded now costs no time.
+        from crucible.backends.qemu.machine import QemuMachine, meet
+
         try:
             guest = await meet(plan, vmm, deadline_s=deadline_s, is_fresh=True)
             met = time.perf_counter()

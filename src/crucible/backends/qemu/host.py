@@ -6,10 +6,10 @@ is remembered until the host boots again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import platform
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.jail import KVM_DEVICE, find_program
 from crucible.sandbox.isolation import Isolation
 
+_TYPICAL_TSC_KHZ = 2_500_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -27,6 +28,7 @@ class Host:
     architecture: str
     program: str
     version: str
+    tsc_khz: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,8 @@ class Verdict:
 
 def find_host(cache: Path) -> Host:
     """The QEMU of this machine. Its version is cached by the file's identity: asking costs a start."""
-    architecture = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
+    machine = os.uname().machine
+    architecture = {"arm64": "aarch64"}.get(machine, machine)
     program = os.path.realpath(find_program(f"qemu-system-{architecture}"))
     status = os.stat(program)
     identity = f"{program}:{status.st_size}:{status.st_mtime_ns}"
@@ -50,7 +53,12 @@ def find_host(cache: Path) -> Host:
         )
         facts = {"identity": identity, "version": done.stdout.splitlines()[0].strip()}
         _write(cache / "qemu.json", facts)
-    return Host(architecture=architecture, program=program, version=str(facts["version"]))
+    return Host(
+        architecture=architecture,
+        program=program,
+        version=str(facts["version"]),
+        tsc_khz=_tsc_khz() if architecture == "x86_64" else 0,
+    )
 
 
 def file_digest(cache: Path, path: Path) -> str:
@@ -73,7 +81,7 @@ def processor_mark(accelerator: Accelerator) -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.processor()
+        return os.uname().machine
     marks = sorted({line for line in lines if line.startswith(("flags", "model name", "Features"))})
     return hashlib.sha256("\n".join(marks).encode()).hexdigest()[:16]
 
@@ -82,7 +90,7 @@ def has_hardware_virtualization() -> bool:
     """Whether the processor itself says so; a paravirtual KVM device shows up without it."""
     if sys.platform == "darwin":
         return True
-    if platform.machine() in ("aarch64", "arm64"):
+    if os.uname().machine in ("aarch64", "arm64"):
         return KVM_DEVICE.exists()
     try:
         flags = Path("/proc/cpuinfo").read_text()
@@ -130,6 +138,28 @@ def recall(cache: Path, accelerator: Accelerator) -> Verdict | None:
 def remember(cache: Path, verdict: Verdict) -> None:
     facts: dict[str, object] = {"boot": _boot_id(), "why": verdict.why}
     _write(cache / f"verdict-{verdict.accelerator}.json", facts)
+
+
+def _tsc_khz() -> int:
+    """The rate of the processor's counter, which emulated guests read too.
+
+    Under a hypervisor this is what the kernel shows as the clock; on bare metal the clock varies, but
+    the name of most processors tells the rate of their counter.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return _TYPICAL_TSC_KHZ
+    named = [line for line in lines if line.startswith("model name") and "GHz" in line]
+    is_guest = any("hypervisor" in line.split() for line in lines if line.startswith("flags"))
+    if named and not is_guest:
+        gigahertz = named[0].rpartition("@")[2].strip().removesuffix("GHz")
+        with contextlib.suppress(ValueError):
+            return int(float(gigahertz) * 1_000_000)
+    for line in lines:
+        if line.startswith("cpu MHz"):
+            return int(float(line.partition(":")[2]) * 1000)
+    return _TYPICAL_TSC_KHZ
 
 
 def _boot_id() -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crucible.backends.qemu import disks
 from crucible.backends.qemu.command import layer_options
-from crucible.backends.qemu.vmm import AGENT_SOCKET, Vmm, connect_socket
+from crucible.backends.qemu.vmm import Vmm
 from crucible.errors import BootFailed, GuestGone, GuestSilent, SandboxError
 from crucible.sandbox.backend import BootPlan, MachineHandle, Stage
 from crucible.sandbox.guest.channel import FLUSH_AFTER_S, GuestChannel
@@ -25,6 +25,7 @@ from crucible.sandbox.session import (
 )
 
 FROZEN = 2
+_FRESH_FLUSH_S = 5.0
 _OOM_WORDS = (b"Out of memory", b"oom-kill")
 
 
@@ -169,10 +170,10 @@ async def drop_unused_layer(vmm: Vmm, directory: Path) -> None:
 async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestSession:
     """Joins the agent inside. If it stays silent or its machine ends, says why as well as can be known."""
     # A fresh machine has no cut frame to flush, and flushing would only slow down a busy host.
-    flush_after_s = deadline_s if is_fresh else FLUSH_AFTER_S
+    flush_after_s = _FRESH_FLUSH_S if is_fresh else FLUSH_AFTER_S
     meeting = asyncio.create_task(
         GuestChannel.connect(
-            connect_socket(plan.directory, AGENT_SOCKET),
+            vmm.agent,
             name=plan.name,
             deadline_s=deadline_s,
             why_gone=vmm.ended,

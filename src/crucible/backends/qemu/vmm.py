@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crucible.backends.qemu import jail
-from crucible.backends.qemu.command import Shape, Start, Wiring, arguments, machine_word
+from crucible.backends.qemu.command import BootFiles, Shape, Wiring, arguments, machine_word
 from crucible.backends.qemu.disks import ROOT_NAME, DiskChain
 from crucible.backends.qemu.limits import find_group
 from crucible.backends.qemu.qmp import Monitor, MonitorClosed
@@ -28,13 +28,13 @@ _MIGRATION_DEADLINE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How to start one QEMU in a sandbox's directory."""
+    """How to start one QEMU in a sandbox's directory: switched on, or waiting for a state if not `boot`."""
 
     directory: Path
     shape: Shape
     chain: DiskChain
     cage: jail.Cage
-    start: Start = "boot"
+    boot: BootFiles | None
     shares_memory: bool = False
     is_held: bool = False
 
@@ -47,6 +47,8 @@ class Vmm:
         self._directory = directory
         self.handle = handle
         self.monitor = Monitor(connect_socket(directory, MONITOR_SOCKET))
+        # Joined before the machine runs: a port that opens later tells the guest that its host left.
+        self.agent = connect_socket(directory, AGENT_SOCKET)
         self._pidfd = _watchable(handle)
         self._why: str | None = None
         self._ended = asyncio.Event()
@@ -114,6 +116,7 @@ class Vmm:
 
     def detach(self) -> None:
         self._watch.cancel()
+        self.agent.close()
         self.monitor.close()
         if self._pidfd is not None:
             asyncio.get_running_loop().remove_reader(self._pidfd)
@@ -180,7 +183,7 @@ def launch(plan: Launch, *, sandbox_id: str, program: str, memory: int) -> Vmm:
             plan.shape,
             wiring,
             sandbox_id=sandbox_id,
-            start=plan.start,
+            boot=plan.boot,
             shares_memory=plan.shares_memory,
             is_disposable=plan.cage.lifetime == "command",
         )
@@ -268,9 +271,9 @@ def _open_wiring(
         monitor=listeners[0].fileno(),
         agent=listeners[1].fileno(),
         root=take(plan.directory / ROOT_NAME),
-        kernel=take(plan.shape.kernel),
-        initramfs=take(plan.shape.initramfs),
         disks=[*frozen, take(plan.chain.top, os.O_RDWR)],
+        kernel=take(plan.boot.kernel) if plan.boot else -1,
+        initramfs=take(plan.boot.initramfs) if plan.boot else -1,
     )
 
 
