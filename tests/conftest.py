@@ -7,6 +7,7 @@ checkout, and is searched for leftovers when the test is over.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import shutil
 import signal
@@ -14,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -32,7 +34,12 @@ PREPARED = STATE / "home"
 SHARED_PARTS = ("kernels", "images", "initramfs", "blanks", "cache", "templates")
 
 T = TypeVar("T")
-Run = Callable[[Coroutine[Any, Any, T]], T]
+
+
+class Run(Protocol):
+    """Runs something asynchronous to its end."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
 
 
 @pytest.fixture(scope="session")
@@ -46,21 +53,21 @@ def prepared_home() -> Path:
     return PREPARED
 
 
-@pytest.fixture
-def home(prepared_home: Path) -> Iterator[Path]:
-    """A state directory of the test's own. Whatever the test leaves running or lying about fails it."""
+@contextmanager
+def own_home(prepared: Path) -> Iterator[Path]:
+    """A state directory of one's own. Whatever is left running or lying about in the end is an error."""
     (STATE / "tmp").mkdir(exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="home-", dir=STATE / "tmp"))
     for part in SHARED_PARTS:
-        if (prepared_home / part).exists():
-            shutil.copytree(
-                prepared_home / part, directory / part, copy_function=os.link, symlinks=True
-            )
+        if (prepared / part).exists():
+            shutil.copytree(prepared / part, directory / part, copy_function=os.link, symlinks=True)
     known = set(_machine_words())
     try:
         yield directory
         end_owner(directory)
-        leftovers = [word for word in _machine_words() if word not in known and _is_of(word, directory)]
+        leftovers = [
+            word for word in _machine_words() if word not in known and _is_of(word, directory)
+        ]
         remaining = _remaining(directory)
     finally:
         end_owner(directory)
@@ -68,6 +75,37 @@ def home(prepared_home: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
     assert not leftovers, f"machines were left running: {leftovers}"
     assert not remaining, f"files were left: {remaining}"
+
+
+@pytest.fixture
+def home(prepared_home: Path) -> Iterator[Path]:
+    with own_home(prepared_home) as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def module_home(prepared_home: Path) -> Iterator[Path]:
+    """One home for all tests of a module, for machines that they share."""
+    with own_home(prepared_home) as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """One event loop for all tests of a module: what they share lives in it."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is asynchronous runs in the loop of its module."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = inspect.signature(pyfuncitem.obj).parameters
+    run: Run = pyfuncitem.funcargs["run"]
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in arguments}))
+    return True
 
 
 @pytest.fixture
