@@ -40,7 +40,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("\nStopped. Run `make quickstart` again to go on from here.")
         return 130
-    _say_what_is_next()
+    _say_where_it_is()
     return 0
 
 
@@ -83,14 +83,8 @@ def _crucible(title: str, settings: dict[str, str], *arguments: str) -> None:
             )
 
 
-def _say_what_is_next() -> None:
-    say(
-        "\nReady. Try next:\n"
-        "  .venv/bin/crucible run -- python3 -c 'print(6 * 7)'\n"
-        "  .venv/bin/crucible create lab && .venv/bin/crucible exec -it lab bash\n"
-        "  .venv/bin/crucible doctor\n"
-        "  .venv/bin/crucible --help"
-    )
+def _say_where_it_is() -> None:
+    say('\nReady. Call it as .venv/bin/crucible, or first run: export PATH="$PWD/.venv/bin:$PATH"')
 
 
 if __name__ == "__main__":
