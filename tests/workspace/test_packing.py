@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import socket
@@ -226,3 +227,29 @@ def test_patterns_mean_what_git_means(pattern: str, name: bytes, is_covered: boo
 def test_the_sticky_file_type_bits_do_not_leak_into_the_mode(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert members(pack_tree(tmp_path))["file"].mode & stat.S_IFREG == 0
+
+
+def test_the_baseline_is_made_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "dir").mkdir(mode=0o750)
+    (tmp_path / "dir/file").write_bytes(b"abc")
+    os.link(tmp_path / "dir/file", tmp_path / "same")
+    (tmp_path / "link").symlink_to("dir")
+    packing = pack_tree(tmp_path, name=".", hashed=True)
+    b"".join(packing)
+    entries = packing.manifest().entries
+    assert list(entries) == [b"dir", b"link", b"same", b"dir/file"]
+    assert entries[b"dir/file"].sha256 == hashlib.sha256(b"abc").digest()
+    assert entries[b"same"].sha256 == entries[b"dir/file"].sha256
+    assert (entries[b"dir"].type, entries[b"dir"].mode) == ("directory", 0o750)
+    assert (entries[b"link"].type, entries[b"link"].target) == ("symlink", b"dir")
+
+
+def test_the_baseline_knows_what_was_sent_of_a_file_that_shrank(tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    big.write_bytes(b"x" * (4 * CHUNK_BYTES))
+    packing = pack_tree(tmp_path, hashed=True)
+    next(packing)
+    os.truncate(big, 0)
+    b"".join(packing)
+    sent = b"x" * CHUNK_BYTES + bytes(3 * CHUNK_BYTES)
+    assert packing.manifest().entries[b"big"].sha256 == hashlib.sha256(sent).digest()

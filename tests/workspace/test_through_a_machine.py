@@ -60,8 +60,10 @@ async def each(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def upload(held: Held, source: Path) -> None:
-    await held.machine.files.tar_in(WORK, each(pack_tree(source)), owner=held.image.user)
+async def upload(held: Held, source: Path) -> Manifest:
+    packing = pack_tree(source, hashed=True)
+    await held.machine.files.tar_in(WORK, each(packing), owner=held.image.user)
+    return packing.manifest()
 
 
 async def look(held: Held) -> Manifest:
@@ -122,8 +124,8 @@ def test_what_was_changed_inside_is_shown_and_applied(
 
     async def work() -> tuple[Manifest, Manifest]:
         async with assemble.manager(config).open(SandboxSpec()) as held:
-            await upload(held, source)
-            baseline = await look(held)
+            baseline = await upload(held, source)
+            assert not compare(baseline, await look(held))
             await shell(
                 held, "echo \"print('two')\" > src/main.py; rm gone; mkdir new; echo hi > new/f"
             )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crucible.errors import PathRefused
+from crucible.sandbox.session import Entry, EntryType
 from crucible.sandbox.workspace.ignore import NOTHING_IGNORED, Ignore
+from crucible.sandbox.workspace.manifest import Manifest
 from crucible.sandbox.workspace.names import shown
 from crucible.sandbox.workspace.tarheader import BLOCK, END_OF_ARCHIVE, Header, encode_header
 
 CHUNK_BYTES = 262_144
+_TYPES: dict[bytes, EntryType] = {b"0": "file", b"2": "symlink", b"5": "directory"}
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -28,10 +32,12 @@ class Skipped:
 class Packing:
     """An archive to be read once, in chunks. What could not be packed is in `skipped` afterwards."""
 
-    def __init__(self, path: Path, *, name: str | None, ignore: Ignore) -> None:
+    def __init__(self, path: Path, *, name: str | None, ignore: Ignore, hashed: bool) -> None:
         self.skipped: list[Skipped] = []
         self.entries = 0
         self._ignore = ignore
+        self._is_hashed = hashed
+        self._packed: dict[bytes, Entry] = {}
         self._linked: dict[tuple[int, int], bytes] = {}
         self._buffer = bytearray()
         self._chunks = self._pack(os.fsencode(path), None if name is None else os.fsencode(name))
@@ -41,6 +47,10 @@ class Packing:
 
     def __next__(self) -> bytes:
         return next(self._chunks)
+
+    def manifest(self) -> Manifest:
+        """What was packed, as a TREE with hashes would tell it. Only with `hashed`, and after the last chunk."""
+        return Manifest(entries=self._packed)
 
     def _pack(self, path: bytes, name: bytes | None) -> Iterator[bytes]:
         try:
@@ -111,9 +121,7 @@ class Packing:
     def _file(self, path: bytes, name: bytes, status: os.stat_result) -> Iterator[bytes]:
         identity = (status.st_dev, status.st_ino)
         if status.st_nlink > 1 and identity in self._linked:
-            self._add(
-                Header(name=name, type=b"1", mode=status.st_mode, target=self._linked[identity])
-            )
+            self._hard_link(name, self._linked[identity], status.st_mode)
             return
         try:
             descriptor = os.open(path, _OPEN)
@@ -125,25 +133,38 @@ class Packing:
             if not stat.S_ISREG(opened.st_mode):
                 self._skip(path, "it was replaced while it was packed")
                 return
-            self._linked[identity] = name
-            mtime = int(opened.st_mtime)
-            self._add(
-                Header(name=name, type=b"0", mode=opened.st_mode, mtime=mtime, size=opened.st_size)
-            )
-            yield from self._content(descriptor, path, opened.st_size)
+            if opened.st_nlink > 1:
+                self._linked[identity] = name
+            mtime, size = int(opened.st_mtime), opened.st_size
+            header = Header(name=name, type=b"0", mode=opened.st_mode, mtime=mtime, size=size)
+            digest = hashlib.sha256() if self._is_hashed else None
+            self._add(header)
+            yield from self._content(descriptor, path, size, digest)
+            if digest is not None:
+                self._note(header, sha256=digest.digest())
         finally:
             os.close(descriptor)
 
-    def _content(self, descriptor: int, path: bytes, size: int) -> Iterator[bytes]:
+    def _hard_link(self, name: bytes, first: bytes, mode: int) -> None:
+        self._add(Header(name=name, type=b"1", mode=mode, target=first))
+        if self._is_hashed:
+            same = self._packed[entry_name(first)]
+            self._packed[entry_name(name)] = replace(same, name=entry_name(name))
+
+    def _content(
+        self, descriptor: int, path: bytes, size: int, digest: hashlib._Hash | None
+    ) -> Iterator[bytes]:
         """Exactly `size` bytes and the padding: what the header promised, whatever the file does meanwhile."""
         left = size
         while left:
             data = os.read(descriptor, min(left, CHUNK_BYTES))
             if not data:
                 self._skip(path, f"it shrank while it was read: its last {left} bytes are zeros")
-                yield from self._zeros(left)
+                yield from self._zeros(left, digest)
                 break
             left -= len(data)
+            if digest is not None:
+                digest.update(data)
             if self._buffer or len(data) < CHUNK_BYTES:
                 self._buffer += data
                 if len(self._buffer) >= CHUNK_BYTES:
@@ -152,16 +173,36 @@ class Packing:
                 yield data
         self._buffer += bytes(-size % BLOCK)
 
-    def _zeros(self, count: int) -> Iterator[bytes]:
+    def _zeros(self, count: int, digest: hashlib._Hash | None) -> Iterator[bytes]:
         while count:
-            piece = min(count, CHUNK_BYTES)
-            count -= piece
-            self._buffer += bytes(piece)
+            piece = bytes(min(count, CHUNK_BYTES))
+            count -= len(piece)
+            self._buffer += piece
+            if digest is not None:
+                digest.update(piece)
             yield self._flush()
 
     def _add(self, header: Header) -> None:
         self.entries += 1
         self._buffer += encode_header(header)
+        if self._is_hashed and header.type in (b"2", b"5"):
+            self._note(header, sha256=b"")
+
+    def _note(self, header: Header, *, sha256: bytes) -> None:
+        name = entry_name(header.name)
+        if not name:
+            return
+        self._packed[name] = Entry(
+            name=name,
+            type=_TYPES[header.type],
+            mode=header.mode & 0o7777,
+            size=header.size,
+            mtime_ns=header.mtime * 10**9,
+            uid=0,
+            gid=0,
+            target=header.target,
+            sha256=sha256,
+        )
 
     def _flush(self) -> bytes:
         chunk = bytes(self._buffer)
@@ -172,10 +213,22 @@ class Packing:
         self.skipped.append(Skipped(path=os.fsdecode(path), why=why))
 
 
-def pack_tree(path: Path, *, name: str | None = None, ignore: Ignore = NOTHING_IGNORED) -> Packing:
+def pack_tree(
+    path: Path,
+    *,
+    name: str | None = None,
+    ignore: Ignore = NOTHING_IGNORED,
+    hashed: bool = False,
+) -> Packing:
     """The archive of a file or tree.
 
     With `name` it has one topmost entry of that name. Without it a directory's content comes without the directory
-    itself, and a file under its own name. Owners are not kept: the host's mean nothing inside.
+    itself, and a file under its own name. Owners are not kept: the host's mean nothing inside. `hashed` makes the
+    baseline on the way (`manifest`), far sooner than a guest could tell it.
     """
-    return Packing(path, name=name, ignore=ignore)
+    return Packing(path, name=name, ignore=ignore, hashed=hashed)
+
+
+def entry_name(name: bytes) -> bytes:
+    """A member's name as a manifest has it: `./a/` is `a`."""
+    return b"/".join(part for part in name.split(b"/") if part not in (b"", b"."))
