@@ -23,6 +23,8 @@ const (
 
 // User is the group that holds everything the user runs.
 type User struct {
+	preparing sync.Mutex
+
 	mutex  sync.Mutex
 	serial uint64
 	spare  *Group
@@ -34,6 +36,9 @@ func NewUser(memoryTotal, memoryAvailable uint64) (*User, error) {
 	if err := put(Root+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return nil, err
 	}
+	// With this the scheduler weighs all of the user's processes together against the agent. A
+	// kernel without it only makes the agent slower under a fork bomb.
+	put(Root+"/cgroup.subtree_control", "+cpu")
 	if err := os.Mkdir(user, 0o755); err != nil {
 		return nil, err
 	}
@@ -54,7 +59,7 @@ func NewUser(memoryTotal, memoryAvailable uint64) (*User, error) {
 		return nil, err
 	}
 	group := &User{}
-	group.prepareSpare()
+	group.PrepareNext()
 	return group, nil
 }
 
@@ -80,8 +85,13 @@ func (u *User) Take() (*Group, error) {
 	return group, nil
 }
 
-// prepareSpare makes the next group ahead of its use and removes those that have become empty.
-func (u *User) prepareSpare() {
+// PrepareNext does the slow work after a command has started: it makes the next group ahead of its
+// use and removes those that have become empty.
+func (u *User) PrepareNext() {
+	if !u.preparing.TryLock() {
+		return
+	}
+	defer u.preparing.Unlock()
 	u.mutex.Lock()
 	hasSpare := u.spare != nil
 	stale := u.stale
@@ -95,15 +105,12 @@ func (u *User) prepareSpare() {
 	}
 	group, err := u.make()
 	if err != nil {
-		return
+		return // the next command makes its own, or says why it cannot
 	}
 	u.mutex.Lock()
 	u.spare = group
 	u.mutex.Unlock()
 }
-
-// PrepareNext does the slow work after a command has started.
-func (u *User) PrepareNext() { u.prepareSpare() }
 
 func (u *User) make() (*Group, error) {
 	u.mutex.Lock()

@@ -46,7 +46,7 @@ type Link struct {
 
 	mutex      sync.Mutex
 	session    uint64 // counts meetings; 0 before the first
-	isMeeting  bool   // false until SYNC, and again when the host leaves
+	isMeeting  bool   // somebody of our generation has introduced themselves
 	nonce      [16]byte
 	lastStream uint32
 	streams    map[uint32]Endpoint
@@ -71,7 +71,6 @@ func (l *Link) Run() error {
 		}
 		if count == 0 {
 			decoder.Reset()
-			l.hostLeft()
 			continue
 		}
 		decoder.Filled(count)
@@ -79,14 +78,6 @@ func (l *Link) Run() error {
 			l.route(frame)
 		}
 	}
-}
-
-// hostLeft stops listening to anyone who does not introduce themselves. Streams go on: the same
-// output is wanted by whoever comes next.
-func (l *Link) hostLeft() {
-	l.mutex.Lock()
-	l.isMeeting = false
-	l.mutex.Unlock()
 }
 
 func (l *Link) route(frame wire.Frame) {

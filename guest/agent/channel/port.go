@@ -47,7 +47,8 @@ func OpenPort(path string) (*Port, error) {
 	return &Port{file: file, raw: raw}, nil
 }
 
-// Read waits for bytes. It returns 0 once each time the host has gone away.
+// Read waits for bytes. It returns 0 once each time the host has gone away. The first bytes of the
+// next host can come before the kernel has noticed it, so only EAGAIN tells that one is there.
 func (p *Port) Read(buffer []byte) (count int, err error) {
 	waiting := p.raw.Read(func(fd uintptr) bool {
 		count, err = syscall.Read(int(fd), buffer)
@@ -60,7 +61,6 @@ func (p *Port) Read(buffer []byte) (count int, err error) {
 			p.isAway = true
 			return !wasAway
 		}
-		p.isAway = false
 		return true
 	})
 	if waiting != nil {
