@@ -12,7 +12,7 @@ from tests.conftest import Run
 
 from crucible import assemble
 from crucible.config import Config
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command
 from crucible.sandbox.spec import SandboxSpec
 from crucible.sandbox.workspace.applying import apply_changes

@@ -13,7 +13,7 @@ from crucible.errors import SandboxError
 from crucible.images.report import Report, silent
 
 if TYPE_CHECKING:
-    from crucible.sandbox.manager import Held
+    from crucible.sandbox.holding import Held
 
 _PROGRAM = b"""\
 import os, platform, sys

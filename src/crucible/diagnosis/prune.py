@@ -6,7 +6,6 @@ descriptor; so nothing here can take anything away from one.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.config import Config
-from crucible.diagnosis.usage import size_of
+from crucible.diagnosis.usage import size_of, statuses
 from crucible.errors import CrucibleError
 from crucible.sandbox.records import FILE_NAME, SandboxRecord, SnapshotRecord, open_records
 
@@ -201,10 +200,7 @@ def _inside(directory: Path) -> list[Path]:
 
 
 def _is_stale(path: Path) -> bool:
-    newest = 0.0
-    for inner in (path, *path.rglob("*")):
-        with contextlib.suppress(OSError):
-            newest = max(newest, inner.lstat().st_mtime)
+    newest = max((status.st_mtime for status in statuses(path)), default=0.0)
     return time.time() - newest > _STALE_S
 
 

@@ -136,7 +136,7 @@ def _send_owner_away(home: Path) -> None:
 
 def _end_machines(config: Config) -> None:
     from crucible import assemble
-    from crucible.sandbox.manager import handle_of
+    from crucible.sandbox.holding import handle_of
 
     backends = {backend.name: backend for backend in assemble.backends(config)}
     records = _records_of(config.home)

@@ -61,14 +61,14 @@ def size_of(path: Path) -> int:
     """What would be free if it were removed: files that have another name elsewhere do not count."""
     return sum(
         status.st_blocks * 512
-        for status in _statuses(path)
+        for status in statuses(path)
         if stat.S_ISDIR(status.st_mode) or status.st_nlink == 1
     )
 
 
 def _measure(path: Path, seen: set[tuple[int, int]]) -> int:
     total = 0
-    for status in _statuses(path):
+    for status in statuses(path):
         identity = (status.st_dev, status.st_ino)
         if identity not in seen:
             seen.add(identity)
@@ -76,14 +76,14 @@ def _measure(path: Path, seen: set[tuple[int, int]]) -> int:
     return total
 
 
-def _statuses(path: Path) -> Iterator[os.stat_result]:
+def statuses(path: Path) -> Iterator[os.stat_result]:
     """Of everything there, links not followed; what vanishes meanwhile is passed over."""
     try:
         status = path.lstat()
         yield status
         if stat.S_ISDIR(status.st_mode):
             for inner in path.iterdir():
-                yield from _statuses(inner)
+                yield from statuses(inner)
     except (FileNotFoundError, PermissionError):
         return
 
