@@ -46,8 +46,8 @@ class Owner:
         self._clients: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
         self._ready = asyncio.Event()
-        self._service.verbs["ping"] = self._ping
-        self._service.verbs["shutdown"] = self._shutdown
+        self._service.extra["ping"] = self._ping
+        self._service.extra["shutdown"] = self._shutdown
 
     async def serve(self) -> None:
         """Until told to leave, or until nothing has been held or asked for some time."""

@@ -6,16 +6,32 @@ import asyncio
 import socket
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from crucible.errors import BadSetting, CrucibleError
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.service import progress
-from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import ClientGone, Conversation
-from crucible.sandbox.service.lifecycle import Lifecycle
-from crucible.sandbox.service.transfers import Transfers
-from crucible.sandbox.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from crucible.sandbox.service.commands import Commands
+    from crucible.sandbox.service.lifecycle import Lifecycle
+    from crucible.sandbox.service.transfers import Transfers
+    from crucible.sandbox.snapshots import Snapshots
+
+_VERBS = {
+    "commands": frozenset(("run", "exec", "attach", "execs", "logs")),
+    "lifecycle": frozenset(
+        (
+            "create", "start", "stop", "remove", "pause", "resume", "prune", "snapshot",
+            "snapshot_remove", "snapshot_export", "snapshot_import", "restore", "fork",
+        )
+    ),
+    "transfers": frozenset(
+        ("tar_in", "tar_out", "read", "stat", "tree", "baseline", "stats", "ports", "dial")
+    ),
+}  # fmt: skip
 
 Verb = Callable[[dict[str, Any], Conversation], Awaitable[dict[str, Any]]]
 
@@ -31,30 +47,41 @@ class Service:
 
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
-        self.snapshots = Snapshots(manager)
-        self.commands = Commands(manager)
-        commands, lifecycle = self.commands, Lifecycle(manager, self.snapshots)
-        transfers = Transfers(manager)
-        sources = (
-            (commands, ("run", "exec", "attach", "execs", "logs")),
-            (
-                lifecycle,
-                (
-                    "create", "start", "stop", "remove", "pause", "resume", "prune", "snapshot",
-                    "snapshot_remove", "snapshot_export", "snapshot_import", "restore", "fork",
-                ),
-            ),
-            (
-                transfers,
-                (
-                    "tar_in", "tar_out", "read", "stat", "tree", "baseline", "stats", "ports",
-                    "dial",
-                ),
-            ),
-        )  # fmt: skip
-        self.verbs: dict[str, Verb] = {
-            name: getattr(source, name) for source, names in sources for name in names
-        }
+        self.extra: dict[str, Verb] = {}
+
+    @cached_property
+    def commands(self) -> Commands:
+        from crucible.sandbox.service.commands import Commands
+
+        return Commands(self.manager)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        from crucible.sandbox.snapshots import Snapshots
+
+        return Snapshots(self.manager)
+
+    @cached_property
+    def lifecycle(self) -> Lifecycle:
+        from crucible.sandbox.service.lifecycle import Lifecycle
+
+        return Lifecycle(self.manager, self.snapshots)
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        from crucible.sandbox.service.transfers import Transfers
+
+        return Transfers(self.manager)
+
+    def verb(self, name: str) -> Verb:
+        """What answers a verb. Its module is loaded now: a `run` needs one of them, and no time to lose."""
+        if name in self.extra:
+            return self.extra[name]
+        for source, names in _VERBS.items():
+            if name in names:
+                found: Verb = getattr(getattr(self, source), name)
+                return found
+        raise BadSetting(f"There is no verb {name[:80]!r}")
 
     async def serve(self, sock: socket.socket) -> None:
         client = await Conversation.over(sock)
@@ -74,9 +101,7 @@ class Service:
 
     async def _answer(self, client: Conversation) -> None:
         request = await client.request()
-        verb = self.verbs.get(str(request.get("verb")))
-        if verb is None:
-            raise BadSetting(f"There is no verb {request.get('verb')!r}")
+        verb = self.verb(str(request.get("verb")))
         progress.listen(client)
         await client.succeed(await verb(request, client))
 
