@@ -15,7 +15,8 @@ _ERASE = "\r\x1b[K"
 class ProgressLine:
     """Written to stderr, and only when that is a terminal which can erase a line."""
 
-    def __init__(self, first: str = "") -> None:
+    def __init__(self, first: str = "", *, quiet_s: float = QUIET_S) -> None:
+        self._quiet_s = quiet_s
         self._began = time.monotonic()
         self._text = first
         self._is_drawn = False
@@ -29,7 +30,7 @@ class ProgressLine:
 
     def tick(self) -> None:
         waited = time.monotonic() - self._began
-        if not self._is_shown or waited < QUIET_S:
+        if not self._is_shown or waited < self._quiet_s:
             return
         try:
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
@@ -51,18 +52,21 @@ class StepLines:
     """Long work in named steps: one line for each on stderr, with the time it took, terminal or not."""
 
     def __init__(self) -> None:
-        self._stage = ""
-        self._began = 0.0
-        self._line = ProgressLine()
+        self._stage = self._detail = ""
+        self._began = time.monotonic()
+        self._line = ProgressLine(quiet_s=0)
 
     def note(self, stage: str, detail: str) -> None:
         if stage != self._stage:
             self.finish()
-            self._stage, self._began, self._line = stage, time.monotonic(), ProgressLine()
+            self._stage, self._began = stage, time.monotonic()
+            self._line = ProgressLine(quiet_s=0)
+        self._detail = detail
         self._line.note(stage, detail)
 
     def finish(self) -> None:
         self._line.clear()
         if self._stage:
-            tell(f"{visible(self._stage)}: {time.monotonic() - self._began:.1f} s")
+            took = time.monotonic() - self._began
+            tell(f"{visible(self._stage):<10} {visible(self._detail)} ({took:.1f} s)")
         self._stage = ""

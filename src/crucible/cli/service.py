@@ -11,6 +11,7 @@ from crucible.client.connection import Owner
 from crucible.client.exchange import Upload, ask
 from crucible.client.flows import Sink
 from crucible.config import Config, load_config
+from crucible.sandbox.spec import check_name
 
 
 def owner(config: Config | None = None) -> Owner:
@@ -35,5 +36,7 @@ def ask_owner(
 ) -> dict[str, Any]:
     """One request to the owner, with a progress line when it takes long."""
     request = {"verb": verb, **(fields or {})}
+    if "name" in request:
+        check_name(request["name"])
     progress = ProgressLine(doing)
     return ask(owner().connect, request, progress=progress, upload=upload, sinks=sinks)

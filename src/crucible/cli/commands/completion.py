@@ -111,7 +111,7 @@ _BASH = """\
 # Completion of crucible for bash: source this, or put it into a directory of completions.
 _crucible() {{
     local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}"
-    local path="${{COMP_WORDS[1]}}" options='' valued='' words='' kinds='' found=''
+    local path="${{COMP_WORDS[1]}}" options='--help' valued='' words='' kinds='' found=''
     if (( COMP_CWORD == 1 )); then
         COMPREPLY=($(compgen -W '{names} --help --version' -- "$current"))
         return

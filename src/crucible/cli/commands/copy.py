@@ -117,9 +117,10 @@ def _absolute(place: GuestPath) -> str:
     from crucible.config import load_config
     from crucible.images.catalog import load_image
     from crucible.sandbox.records import open_records
+    from crucible.sandbox.spec import check_name
 
     home = load_config().home
-    spec = open_records(home).find(place.sandbox).spec
+    spec = open_records(home).find(check_name(place.sandbox)).spec
     workdir = spec.workdir or load_image(home, spec.image).workdir
     return f"{workdir.rstrip('/')}/{place.path or '.'}"
 

@@ -13,9 +13,9 @@ def execute(arguments: Arguments) -> int:
     from crucible.cli.joining import command_fields, join
     from crucible.cli.service import ask_owner, owner
     from crucible.client.command import Conduct
-    from crucible.sandbox.spec import parse_duration_s
+    from crucible.sandbox.spec import check_name, parse_duration_s
 
-    name = arguments.word("NAME")
+    name = check_name(arguments.word("NAME"))
     limit = arguments.value("timeout")
     command = command_fields(
         arguments,
@@ -47,8 +47,9 @@ def attach(arguments: Arguments) -> int:
     from crucible.cli.service import owner
     from crucible.client.command import STDIN, Conduct
     from crucible.client.terminal import has_input
+    from crucible.sandbox.spec import check_name
 
-    name = arguments.word("NAME")
+    name = check_name(arguments.word("NAME"))
     stream = arguments.value("to")
     has_terminal = os.isatty(STDIN)
     conduct = Conduct(

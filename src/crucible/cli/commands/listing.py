@@ -33,8 +33,10 @@ def inspect(arguments: Arguments) -> int:
     from crucible.cli import render
     from crucible.config import load_config
     from crucible.sandbox.records import open_records
+    from crucible.sandbox.spec import check_name
 
-    record = open_records(load_config().home).find(arguments.word("NAME"))
+    name = check_name(arguments.word("NAME"))
+    record = open_records(load_config().home).find(name)
     if arguments.flag("json"):
         render.show_json(_as_json(record))
     else:

@@ -4,39 +4,82 @@ from __future__ import annotations
 
 from crucible.cli.grammar import Arguments, Command, Option
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.diagnosis.check import Check
+
 
 def setup(arguments: Arguments) -> int:
     from crucible.cli.progress import StepLines
     from crucible.config import load_config
-    from crucible.setup import run_setup
+    from crucible.diagnosis.setup import run_setup
 
     steps = StepLines()
-    run_setup(load_config(), steps.note)
-    steps.finish()
+    try:
+        run_setup(load_config(), steps.note)
+    finally:
+        steps.finish()
     return 0
 
 
 def doctor(arguments: Arguments) -> int:
     from crucible.cli import render
+    from crucible.cli.progress import ProgressLine
     from crucible.config import load_config
+    from crucible.diagnosis.doctor import diagnose, works
     from crucible.errors import EXIT_FAILED
-    from crucible.setup import diagnose
 
-    checks = diagnose(load_config())
+    progress = ProgressLine("looking at this machine", quiet_s=0)
+    try:
+        checks = diagnose(load_config(), deep=not arguments.flag("quick"), report=progress.note)
+    finally:
+        progress.clear()
     if arguments.flag("json"):
         from dataclasses import asdict
 
         render.show_json([asdict(check) for check in checks])
-    return 0 if all(check.is_good for check in checks) else EXIT_FAILED
+    else:
+        _show(checks)
+    return 0 if works(checks) else EXIT_FAILED
 
 
 def demo(arguments: Arguments) -> int:
-    from crucible.cli import render
-    from crucible.config import load_config
-    from crucible.setup import run_demo
+    import asyncio
 
-    run_demo(load_config(), render.say)
+    from crucible.cli import render
+    from crucible.cli.progress import ProgressLine
+    from crucible.config import load_config
+    from crucible.diagnosis.demo import run_demo
+
+    progress = ProgressLine("starting a sandbox")
+
+    def say(text: str) -> None:
+        progress.clear()
+        render.say(text)
+
+    try:
+        asyncio.run(run_demo(load_config(), say, report=progress.note))
+    finally:
+        progress.clear()
     return 0
+
+
+def _show(checks: list[Check]) -> None:
+    from crucible.cli import render
+
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        render.say(f"{check.status:<5} {check.name:<{width}}  {render.visible(check.finding)}")
+        if check.fix:
+            render.say(f"{'':<{width + 8}}fix: {render.visible(check.fix)}")
+    failed = [check.name for check in checks if check.status == "fail"]
+    render.say("")
+    if failed:
+        render.say(
+            f"Sandboxes cannot be run here yet: {len(failed)} of {len(checks)} checks failed"
+        )
+    else:
+        render.say("Sandboxes can be run here")
 
 
 def version(arguments: Arguments) -> int:
@@ -63,7 +106,10 @@ the command for those that are missing.""",
     Command(
         "doctor",
         doctor,
-        options=(Option("json", "print JSON"),),
+        options=(
+            Option("quick", "boot no machine and read no image: only what can be seen at once"),
+            Option("json", "print JSON"),
+        ),
         notes="Boots a machine to prove that it works. The exit status is 125 when something is missing.",
         examples=(("crucible doctor", "what works, what is missing, and the exact fix"),),
     ),

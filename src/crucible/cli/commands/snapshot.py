@@ -102,14 +102,14 @@ def _row(record: SnapshotRecord) -> tuple[str, ...]:
     import time
 
     from crucible.cli import render
-    from crucible.cli.space import used_bytes
+    from crucible.diagnosis.usage import size_of
 
     return (
         record.tag,
         record.sandbox_name,
         record.spec.image,
         render.memory(record.spec.memory_mib),
-        render.size(used_bytes(record.directory)),
+        render.size(size_of(record.directory)),
         f"{render.duration(time.time() - record.created_at)} ago",
     )
 

@@ -96,20 +96,16 @@ class _Workspace:
         return applied
 
     def _manifest(self, verb: str, fields: dict[str, object]) -> tuple[Manifest, dict[str, object]]:
-        import json
-
         from crucible.cli.service import ask_owner
         from crucible.client.flows import CallSink
         from crucible.client.protocol import OUTPUT
-        from crucible.sandbox.seeding import entry_from_json
-        from crucible.sandbox.workspace.manifest import collect
+        from crucible.sandbox.workspace.manifest import parse_manifest
 
         lines = bytearray()
         request = {"name": self._sandbox, **fields}
         sinks = {OUTPUT: CallSink(lines.extend)}
         answer = ask_owner(verb, request, sinks=sinks, doing="looking at the workspace")
-        entries = (entry_from_json(json.loads(line)) for line in bytes(lines).splitlines())
-        return collect(entry for entry in entries if entry.name not in (b"", b".")), answer
+        return parse_manifest(bytes(lines).splitlines()), answer
 
     def _read(self, name: bytes, limit: int) -> bytes:
         return b"".join(self._fetch(name))[:limit]
@@ -131,17 +127,15 @@ class _Workspace:
 
     def _keep_baseline(self, baseline: Manifest) -> None:
         """What was taken over is not shown again."""
-        import json
-
         from crucible.config import load_config
         from crucible.sandbox.records import open_records
-        from crucible.sandbox.seeding import BASELINE_NAME, entry_as_json
+        from crucible.sandbox.seeding import BASELINE_NAME
+        from crucible.sandbox.workspace.manifest import manifest_lines
 
         directory = open_records(load_config().home).find(self._sandbox).directory
         building = directory / f".{BASELINE_NAME}"
-        with building.open("w") as file:
-            for entry in baseline.entries.values():
-                file.write(json.dumps(entry_as_json(entry)) + "\n")
+        with building.open("wb") as file:
+            file.writelines(manifest_lines(baseline))
         building.replace(directory / BASELINE_NAME)
 
 
