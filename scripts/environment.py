@@ -46,7 +46,11 @@ def install_packages() -> None:
                 hint=f"Run `{system.install_command(packages)}`, then the same command again",
             )
         done.note(f"installing {', '.join(packages)}")
-        apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
+        as_root = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive"]
+        # A fresh machine may be installing its own updates just now.
+        apt = [*as_root, "apt-get", "-o", "DPkg::Lock::Timeout=300"]
+        # An installation that was interrupted has to be finished before the next one.
+        run_quietly([*as_root, "dpkg", "--configure", "-a"], may_fail=True)
         # A source of somebody else's that cannot be reached must not stop us; `install` will tell.
         run_quietly([*apt, "update"], may_fail=True)
         run_quietly([*apt, "install", "-y", "--no-install-recommends", *packages])
