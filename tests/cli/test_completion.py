@@ -12,6 +12,8 @@ import pytest
 
 from crucible.cli.main import main
 
+SHELLS = [name for name in ("bash", "zsh", "fish") if shutil.which(name)]
+
 
 @pytest.fixture
 def script(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> str:
@@ -19,12 +21,8 @@ def script(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "script, shell", [(name, name) for name in ("bash", "zsh", "fish")], indirect=["script"]
-)
+@pytest.mark.parametrize("script, shell", [(name, name) for name in SHELLS], indirect=["script"])
 def test_the_shell_takes_its_script(script: str, shell: str, tmp_path: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
     (tmp_path / "script").write_text(script)
     done = subprocess.run([shell, "-n", str(tmp_path / "script")], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

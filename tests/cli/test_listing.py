@@ -69,9 +69,10 @@ def test_a_sandbox_whose_process_is_gone_is_not_called_running(
     mark = start_mark(os.getpid()) or ""
     add(records, "alive", state="running", pid=os.getpid(), pid_started=mark)
     add(records, "dead", state="running", pid=os.getpid(), pid_started="other:1")
+    add(records, "left", state="starting", is_temporary=True)
     assert main(["list", "--json"]) == 0
     states = {found["name"]: found["state"] for found in json.loads(capsys.readouterr().out)}
-    assert states == {"alive": "running", "dead": "stopped"}
+    assert states == {"alive": "running", "dead": "stopped", "left": "broken"}
 
 
 def test_inspection_names_variables_but_not_their_values(

@@ -60,11 +60,13 @@ def _as_json(record: SandboxRecord) -> dict[str, Any]:
 
 
 def state_of(record: SandboxRecord) -> str:
-    """As recorded, unless its process is gone: the next command on it will find that out too."""
+    """As recorded, unless its processes are gone: the next command on it will find that out too."""
     from crucible.sandbox.processes import is_running
 
-    lives = record.state in ("running", "paused", "stopping")
-    if lives and not is_running(record.pid, record.pid_started):
+    if record.is_temporary and not is_running(record.holder_pid, record.holder_started):
+        return "broken"
+    is_lively = record.state in ("running", "paused", "stopping")
+    if is_lively and not is_running(record.pid, record.pid_started):
         return "stopped"
     return record.state
 
