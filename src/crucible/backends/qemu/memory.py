@@ -10,13 +10,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from crucible.errors import HostDiskFull, TemplateDamaged
 
 _PAGE = 4096
-_CHUNK = 1 << 20
-_ZEROES = bytes(_CHUNK)
+CHUNK = 1 << 20
+_ZEROES = bytes(CHUNK)
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -51,8 +52,8 @@ def save(descriptor: int, path: Path) -> None:
         with path.open("xb", buffering=0) as target:
             target.truncate(size)
             for start, end in _data_ranges(descriptor, size):
-                for offset in range(start, end, _CHUNK):
-                    chunk = os.pread(descriptor, min(_CHUNK, end - offset), offset)
+                for offset in range(start, end, CHUNK):
+                    chunk = os.pread(descriptor, min(CHUNK, end - offset), offset)
                     _write_sparse(target.fileno(), chunk, offset)
             os.fsync(target.fileno())
     except OSError as error:
@@ -61,8 +62,21 @@ def save(descriptor: int, path: Path) -> None:
         raise
 
 
+def chunks_with_data(descriptor: int, size: int) -> Iterator[int]:
+    """The offsets of all whole chunks, aligned to their size, in which the file is not a hole."""
+    last = -1
+    for start, end in _data_ranges(descriptor, size):
+        for number in range(max(start // CHUNK, last + 1), -(-end // CHUNK)):
+            yield number * CHUNK
+            last = number
+
+
+def is_zero(chunk: bytes) -> bool:
+    return chunk == _ZEROES[: len(chunk)]
+
+
 def _write_sparse(target: int, chunk: bytes, offset: int) -> None:
-    if chunk == _ZEROES[: len(chunk)]:
+    if is_zero(chunk):
         return
     view = memoryview(chunk)
     run = 0

@@ -18,13 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crucible.backends.qemu import disks, saved
+from crucible.backends.qemu import disks, memory, saved
 from crucible.errors import CrucibleError, HostDiskFull, PathRefused
 
 MAGIC = b"crucible-snapshot 1\n"
 _LARGEST_HEADER = 1 << 20
 _LARGEST_FILE = 1 << 41
-_CHUNK = 1 << 20
 _EXTENT = struct.Struct(">QI")
 _NAME = re.compile(r"(ram|state|manifest\.json|root\.squashfs|disk-0\.raw|disk-[1-9]\d{0,2}\.qcow2)\Z")
 
@@ -86,20 +85,10 @@ def _pack_file(path: Path, out: gzip.GzipFile) -> None:
 
 
 def _extents(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    while position < size:
-        try:
-            position = os.lseek(descriptor, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        end = os.lseek(descriptor, position, os.SEEK_HOLE)
-        while position < end:
-            data = os.pread(descriptor, min(_CHUNK, end - position), position)
-            if data.count(0) != len(data):
-                yield position, data
-            position += len(data)
+    for offset in memory.chunks_with_data(descriptor, size):
+        data = os.pread(descriptor, memory.CHUNK, offset)
+        if not memory.is_zero(data):
+            yield offset, data
 
 
 def _read_header(stream: gzip.GzipFile) -> tuple[dict[str, Any], list[tuple[str, int]]]:
@@ -130,7 +119,7 @@ def _unpack_file(stream: gzip.GzipFile, path: Path, size: int) -> None:
             offset, length = _EXTENT.unpack(_exactly(stream, _EXTENT.size))
             if length == 0:
                 return
-            if length > _CHUNK or offset + length > size:
+            if length > memory.CHUNK or offset + length > size:
                 raise ParcelDamaged(f"{path.name} has data beyond its end")
             os.pwrite(descriptor, _exactly(stream, length), offset)
     finally:
