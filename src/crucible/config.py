@@ -29,9 +29,9 @@ def load_config(environment: dict[str, str] | None = None) -> Config:
 
 def _home(values: dict[str, str]) -> Path:
     if explicit := values.get("CRUCIBLE_HOME"):
-        return Path(os.path.abspath(explicit))
+        return Path(explicit).absolute()
     if data := values.get("XDG_DATA_HOME"):
-        return Path(os.path.abspath(data)) / "crucible"
+        return Path(data).absolute() / "crucible"
     home = values.get("HOME")
     if not home:
         raise BadSetting("Neither CRUCIBLE_HOME nor HOME is set", hint="Set CRUCIBLE_HOME")

@@ -101,9 +101,7 @@ class QemuBackend:
             self._check_fits(source)
             return await self._foundry.restore(plan, source)
 
-    async def adopt(
-        self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool
-    ) -> QemuMachine:
+    async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> QemuMachine:
         """A machine that stands still by request is set going for the meeting, then stopped again."""
         from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layer, meet
 

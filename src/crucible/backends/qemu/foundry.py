@@ -83,9 +83,7 @@ class Foundry:
         except BaseException:
             await vmm.kill()
             raise
-        machine = await self._welcome(
-            plan, vmm, started=started, deadline_s=RESTORE_DEADLINE_S
-        )
+        machine = await self._welcome(plan, vmm, started=started, deadline_s=RESTORE_DEADLINE_S)
         if wanted_mib > source.disk_mib:
             await machine.grow_disk(wanted_mib)
         return machine
@@ -222,4 +220,3 @@ class Foundry:
         machine.add_stage("restore", met - started)
         machine.add_stage("agent", time.perf_counter() - met)
         return machine
-

@@ -44,7 +44,7 @@ def find_host(cache: Path) -> Host:
     machine = os.uname().machine
     architecture = {"arm64": "aarch64"}.get(machine, machine)
     program = os.path.realpath(find_program(f"qemu-system-{architecture}"))
-    status = os.stat(program)
+    status = Path(program).stat()
     identity = f"{program}:{status.st_size}:{status.st_mtime_ns}"
     facts = _read(cache / "qemu.json")
     if facts.get("identity") != identity:
@@ -97,7 +97,9 @@ def has_hardware_virtualization() -> bool:
     except OSError:
         return False
     return any(
-        {"vmx", "svm"} & set(line.split()) for line in flags.splitlines() if line.startswith("flags")
+        {"vmx", "svm"} & set(line.split())
+        for line in flags.splitlines()
+        if line.startswith("flags")
     )
 
 

@@ -70,7 +70,7 @@ def spawn(
             cwd="/",
             start_new_session=True,
             restore_signals=True,
-            preexec_fn=enter,  # noqa: PLW1509 - the child only makes system calls
+            preexec_fn=enter,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise BootFailed(f"The machine could not be started: {error}") from error
@@ -97,7 +97,7 @@ def _wrapper(cage: Cage, info: int) -> list[str]:
     for name in _LIBRARY_DIRECTORIES:
         path = Path("/", name)
         if path.is_symlink():
-            argv += ["--symlink", os.readlink(path), str(path)]
+            argv += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
             argv += ["--ro-bind", str(path), str(path)]
     argv += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--proc", "/proc"]

@@ -99,9 +99,7 @@ class QemuMachine:
     async def grow_disk(self, size_mib: int) -> None:
         """Tells the running machine that its disk is larger, and stretches the filesystem over it."""
         node = f"disk-{len(disks.find_chain(self._plan.directory).layers) - 1}"
-        await self._vmm.monitor.execute(
-            "block_resize", {"node-name": node, "size": size_mib << 20}
-        )
+        await self._vmm.monitor.execute("block_resize", {"node-name": node, "size": size_mib << 20})
         await self.guest.grow()
 
     async def freeze_into(self, stream: Path) -> tuple[Path, ...]:

@@ -25,7 +25,9 @@ MAGIC = b"crucible-snapshot 1\n"
 _LARGEST_HEADER = 1 << 20
 _LARGEST_FILE = 1 << 41
 _EXTENT = struct.Struct(">QI")
-_NAME = re.compile(r"(ram|state|manifest\.json|root\.squashfs|disk-0\.raw|disk-[1-9]\d{0,2}\.qcow2)\Z")
+_NAME = re.compile(
+    r"(ram|state|manifest\.json|root\.squashfs|disk-0\.raw|disk-[1-9]\d{0,2}\.qcow2)\Z"
+)
 
 
 class ParcelDamaged(CrucibleError):

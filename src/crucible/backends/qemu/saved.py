@@ -90,12 +90,18 @@ def read_facts(directory: Path) -> SavedMachine:
 def verify(directory: Path) -> None:
     """Reads every byte: for snapshots that were imported and for `doctor`."""
     files = _read_manifest(directory)["files"]
-    needed = {MEMORY_FILE, STATE_FILE, *(path.name for path in disks.find_chain(directory).layers[1:])}
+    needed = {
+        MEMORY_FILE,
+        STATE_FILE,
+        *(path.name for path in disks.find_chain(directory).layers[1:]),
+    }
     if not needed <= set(files):
         raise TemplateDamaged(f"{directory} has a manifest that leaves files out")
     for name in needed:
         if _digest(directory / name) != files[name]["sha256"]:
-            raise TemplateDamaged(f"{name} in {directory} has other contents than it was saved with")
+            raise TemplateDamaged(
+                f"{name} in {directory} has other contents than it was saved with"
+            )
 
 
 def _read_manifest(directory: Path) -> dict[str, Any]:

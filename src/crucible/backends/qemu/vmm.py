@@ -289,7 +289,9 @@ def _identify(wrapper_pid: int, info: int) -> MachineHandle:
         pid = int(json.loads(text)["child-pid"])
     except (ValueError, KeyError):
         os.waitpid(wrapper_pid, 0)
-        raise BootFailed("The machine's cage could not be built", hint="Run `crucible doctor`") from None
+        raise BootFailed(
+            "The machine's cage could not be built", hint="Run `crucible doctor`"
+        ) from None
     wrapper = {"pid": wrapper_pid, "started": processes.start_mark(wrapper_pid) or ""}
     return MachineHandle(
         pid=pid, started=processes.start_mark(pid) or "", detail=json.dumps(wrapper)
