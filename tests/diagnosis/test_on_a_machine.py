@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.conftest import CommandLine
 
 from crucible.config import Config
 from crucible.diagnosis.demo import run_demo
@@ -12,7 +13,9 @@ from crucible.diagnosis.doctor import diagnose, works
 from crucible.diagnosis.prune import prune
 from crucible.diagnosis.setup import run_setup
 from crucible.diagnosis.uninstall import uninstall
+from crucible.sandbox import processes
 from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.records import open_records
 
 pytestmark = pytest.mark.vm
 
@@ -52,7 +55,17 @@ def test_pruning_leaves_what_sandboxes_start_from(config: Config) -> None:
     assert not [detail for detail in told if "booting a machine once" in detail]
 
 
-def test_uninstalling_leaves_nothing(config: Config) -> None:
-    run_setup(config, lambda stage, detail: None)
-    assert uninstall(config, lambda removal: True) is not None
+def test_uninstalling_ends_what_runs_and_leaves_nothing(
+    crucible: CommandLine, config: Config
+) -> None:
+    crucible.ok("create", "box")
+    crucible.ok("start", "box")
+    records = open_records(config.home)
+    record = records.find("box")
+    records.close()
+    assert processes.is_running(record.pid, record.pid_started)
+    removal = uninstall(config, lambda removal: True)
+    assert removal is not None
+    assert removal.sandboxes == ("box",)
+    assert not processes.is_running(record.pid, record.pid_started)
     assert not config.home.exists()

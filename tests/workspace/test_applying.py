@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.errors import GuestRefused
+from crucible.errors import CrucibleError, GuestGone, GuestRefused
 from crucible.sandbox.session import Entry, EntryType
 from crucible.sandbox.workspace.applying import Applied, ApplyRules, apply_changes, stays_inside
 from crucible.sandbox.workspace.changes import compare
@@ -330,3 +330,23 @@ def test_a_second_name_outside_is_not_written_into(host: Path) -> None:
     os.link(host.parent / "outside/victim", host / "f")
     assert not apply(host, {"f": b"untouched"}, {"f": b"owned"}).refused
     assert (host / "f").read_bytes() == b"owned"
+
+
+def test_a_refusal_that_came_over_a_connection_is_understood_too(host: Path) -> None:
+    class Elsewhere(CrucibleError):
+        code = "guest-refused"
+
+    def fetch(name: bytes) -> Iterator[bytes]:
+        raise Elsewhere("gone")
+
+    changes = compare(collect([]), collect([entry("a", b"x")]))
+    assert len(apply_changes(host, changes, fetch).refused) == 1
+
+
+def test_a_sandbox_that_died_ends_it_all(host: Path) -> None:
+    def fetch(name: bytes) -> Iterator[bytes]:
+        raise GuestGone("box", "it was stopped")
+
+    changes = compare(collect([]), collect([entry("a", b"x")]))
+    with pytest.raises(GuestGone):
+        apply_changes(host, changes, fetch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -76,18 +76,18 @@ async def run_demo(config: Config, say: Say, *, report: Report = silent) -> Demo
             backend, isolation = await choose_backend(manager.backends, SandboxSpec())
             teller.demo.backend, teller.demo.isolation = backend.name, str(isolation)
             teller.finding = f"{backend.name} works here; isolation {isolation}"
-        with teller.step("create"):
-            sandbox = manager.open(SandboxSpec(backend=backend.name))
-            held = await sandbox.__aenter__()
-            teller.finding = f"a machine of {held.record.spec.memory_mib} MiB with its own kernel"
-        try:
+        async with AsyncExitStack() as sandbox:
+            with teller.step("create"):
+                opening = manager.open(SandboxSpec(backend=backend.name))
+                held = await sandbox.enter_async_context(opening)
+                memory_mib = held.record.spec.memory_mib
+                teller.finding = f"a machine of {memory_mib} MiB with its own kernel"
             await _work(held, teller)
-        finally:
             with teller.step("clean up"):
-                await sandbox.__aexit__(None, None, None)
+                await sandbox.aclose()
                 is_gone = not held.record.directory.exists()
                 teller.finding = (
-                    "the machine and its disk are gone" if is_gone else "files are left"
+                    f"the machine and its disk are {'gone' if is_gone else 'still here'}"
                 )
     finally:
         manager.records.close()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crucible.errors import GuestRefused, PathRefused
+from crucible.errors import CrucibleError, GuestRefused, PathRefused
 from crucible.sandbox.session import Entry
 from crucible.sandbox.workspace.beneath import NewFile, Parts, host_errors, place_link
 from crucible.sandbox.workspace.changes import Change, ChangeKind, Changes
@@ -68,8 +68,11 @@ def apply_changes(
                 applied.refused.append(Refusal(change=change, why="its directory is not there"))
             except PathRefused as refusal:
                 applied.refused.append(Refusal(change=change, why=refusal.message))
-            except GuestRefused as refusal:
-                why = f"the sandbox does not hand it out ({shown(refusal.message)})"
+            except CrucibleError as error:
+                # By its code: through a connection the class is another.
+                if error.code != GuestRefused.code:
+                    raise
+                why = f"the sandbox does not hand it out ({shown(error.message)})"
                 applied.refused.append(Refusal(change=change, why=why))
             else:
                 applied.done.append(change)
