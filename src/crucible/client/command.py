@@ -31,7 +31,7 @@ from crucible.client.signals import Wakeup
 from crucible.errors import CrucibleError, OwnerUnreachable
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-DETACH_WAIT_S = 2.0
+DETACH_WAIT_S = 5.0
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _WATCHED = (signal.SIGINT, *_ENDING, signal.SIGWINCH, signal.SIGCONT)
@@ -207,7 +207,7 @@ class _Joined:
         if self._started is None:
             self._progress.tick()
         if self._detach_deadline is not None:
-            self._finish_detaching(self._detach_deadline)
+            self._check_patience(self._detach_deadline)
 
     def _patience_ms(self) -> int | None:
         if self._keys is not None and self._keys.is_holding:
@@ -290,11 +290,13 @@ class _Joined:
     def _send(self, message: dict[str, Any]) -> None:
         self._exchange.link.send(protocol.json_frame(message))
 
-    def _finish_detaching(self, deadline: float) -> None:
-        if self._started is not None and (
-            self._exchange.answer is not None or time.monotonic() >= deadline
-        ):
-            raise Detached(self._started)
+    def _check_patience(self, deadline: float) -> None:
+        """A command that was not let go would end with us; then we do not go."""
+        if self._exchange.answer is None and time.monotonic() >= deadline:
+            raise OwnerUnreachable(
+                f"The command was not taken over within {DETACH_WAIT_S:g} s, and was ended",
+                hint="Read owner.log in the state directory",
+            )
 
     def _mend(self, why: str) -> None:
         self._lost_links += 1
