@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -37,7 +38,11 @@ func main() {
 	}
 	runtime.GOMAXPROCS(threadsOfGo)
 	debug.SetMemoryLimit(memoryLimit)
-	err := run()
+	fatal(run())
+}
+
+// fatal says why on the console and turns the machine off: nobody could use it any more.
+func fatal(err error) {
 	os.Stderr.WriteString("crucible-agent: fatal: " + err.Error() + "\n")
 	time.Sleep(consoleDelay) // the console is slow and the power is not
 	system.PowerOff(boot.Sysroot, boot.Disk)
@@ -56,6 +61,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	go place.AwaitEnd(func() { fatal(errors.New("the user's world has ended")) })
 	commands, err := command.NewStarter(place, groups)
 	if err != nil {
 		return err

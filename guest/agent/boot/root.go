@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -29,13 +30,32 @@ func mountRoot() error {
 	return mountAt("overlay", Sysroot, "overlay", syscall.MS_NOATIME, options)
 }
 
-func mountImage() (err error) {
-	for _, kind := range []string{"squashfs", "erofs"} {
-		if err = mountAt(imageDev, image, kind, syscall.MS_RDONLY|syscall.MS_NOATIME, ""); err == nil {
-			return nil
-		}
+func mountImage() error {
+	kind, err := imageKind()
+	if err != nil {
+		return err
 	}
-	return err
+	return mountAt(imageDev, image, kind, syscall.MS_RDONLY|syscall.MS_NOATIME, "")
+}
+
+// imageKind looks at the superblock, because a wrong guess would make the kernel complain aloud.
+func imageKind() (string, error) {
+	device, err := os.Open(imageDev)
+	if err != nil {
+		return "", err
+	}
+	defer device.Close()
+	var start [1024 + 4]byte
+	if _, err := device.ReadAt(start[:], 0); err != nil {
+		return "", err
+	}
+	switch {
+	case string(start[:4]) == "hsqs":
+		return "squashfs", nil
+	case string(start[1024:]) == "\xe2\xe1\xf5\xe0":
+		return "erofs", nil
+	}
+	return "", errors.New(imageDev + " holds neither squashfs nor erofs")
 }
 
 // mountDisk takes memory instead when the machine has no second disk.

@@ -91,6 +91,25 @@ func startReaper(sysroot, bootIdFile string) (int, error) {
 	return pid, err
 }
 
+// AwaitEnd calls when the first process has ended, and every other with it. Nothing inside can do
+// that; only a kernel in distress.
+func (w *World) AwaitEnd(ended func()) {
+	fd, err := linux.PidfdOpen(w.Pid)
+	if err != nil {
+		return
+	}
+	syscall.SetNonblock(fd, true)
+	raw, err := os.NewFile(uintptr(fd), "pidfd").SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Read(func(uintptr) bool {
+		pid, _ := syscall.Wait4(w.Pid, nil, syscall.WNOHANG, nil)
+		return pid == w.Pid
+	})
+	ended()
+}
+
 // Spawner runs work on the thread that starts commands: inside all namespaces, with the powers it
 // needs, while what it starts can have no more than Capabilities.
 func (w *World) Spawner(work func()) { w.spawner.run(work) }
