@@ -13,6 +13,8 @@ import pytest
 from tests.client.scripted_service import DEADLINE_S, EXITED, Peer, playing, start_client
 
 from crucible.client import protocol
+from crucible.client.command import Conduct, run_command
+from crucible.client.exchange import Unseen
 from crucible.client.protocol import ERRORS, INPUT, OUTPUT, WINDOW
 
 
@@ -457,3 +459,35 @@ def test_being_out_of_time_or_memory_is_told(tmp_path: Path) -> None:
             _, errors = client.communicate(timeout=DEADLINE_S)
             assert client.returncode == status
             assert words in errors
+
+
+def test_a_workspace_goes_before_the_input_which_counts_anew(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    pieces = [os.urandom(WINDOW), os.urandom(WINDOW - 1)]
+
+    def script(peer: Peer) -> None:
+        assert peer.request() == {"verb": "run", "upload": True}
+        received = b""
+        while len(received) < sum(map(len, pieces)):
+            kind, payload = peer.frame()
+            assert kind == protocol.DATA
+            received += payload[1:]
+            # The last of it is never acknowledged: the start says that all was taken.
+            if len(received) <= WINDOW:
+                peer.send(protocol.taken_frame(INPUT, len(payload) - 1))
+        assert peer.frame()[0] == protocol.END
+        assert received == b"".join(pieces)
+        peer.start()
+        peer.output(b"done")
+        peer.say(ok=EXITED)
+
+    with playing(tmp_path, script) as service:
+        ended = run_command(
+            service.connect,
+            {"verb": "run", "upload": True},
+            conduct=Conduct(wants_input=False),
+            progress=Unseen(),
+            upload=lambda: pieces,
+        )
+    assert (ended.exit.status, capfdbinary.readouterr().out) == (0, b"done")

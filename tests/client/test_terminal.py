@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import shlex
 import signal
 import struct
 import termios
@@ -235,3 +236,21 @@ def test_detach_keys_are_found_across_reads(
     keys = DetachKeys()
     assert b"".join(keys.feed(piece) for piece in pieces) == passed
     assert keys.is_complete is is_complete
+
+
+def test_a_client_in_the_background_leaves_the_terminal_alone(tmp_path: Path) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.start()
+        peer.output(b"ready")
+        assert peer.frames_until_quiet(1.0)[1:] == []
+        peer.say(ok={"exit": {"status": 5}})
+
+    with playing(tmp_path, script) as service:
+        client = " ".join(shlex.quote(word) for word in client_argv(service))
+        shown = Screen(["/bin/sh", "-c", f"set -m; {client} & wait $!; echo status $?"])
+        shown.until(b"ready")
+        shown.type(b"not for you\n")
+        assert b"status 5" in shown.until(b"status 5")
+        os.close(shown.terminal)
+        os.waitpid(shown.pid, 0)
