@@ -235,6 +235,7 @@ class GuestGone(SandboxError):
 
     def __init__(self, sandbox: str, why: str) -> None:
         super().__init__(f"Sandbox {sandbox!r} has ended: {why}", hint="Start it again, or use a new one")
+        self.why = why
 
 
 class ProtocolBroken(SandboxError):

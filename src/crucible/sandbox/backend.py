@@ -123,8 +123,15 @@ class KeepsMachines(Backend, Protocol):
         """Boots a copy of a snapshot under a new identity."""
         ...
 
+    def forget_saved(self, snapshot: Path) -> None:
+        """Gives back what was kept at hand to start from a snapshot that will not be used any more."""
+        ...
+
     async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> Machine:
-        """Takes over a running machine whose holder died; `is_paused` if it was paused by request."""
+        """Takes over a running machine whose holder died; `is_paused` if it was paused by request.
+
+        Raises GuestGone if it has ended meanwhile, whether or not its process has.
+        """
         ...
 
     def is_alive(self, handle: MachineHandle) -> bool: ...

@@ -7,42 +7,30 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from crucible.config import Config
-from crucible.errors import (
-    BackendUnknown,
-    CrucibleError,
-    SandboxMissing,
-    StateDamaged,
-    WrongState,
-)
+from crucible.errors import BackendUnknown, SandboxError, SandboxMissing, StateDamaged, WrongState
 from crucible.images.catalog import Image, load_image
 from crucible.images.report import Report, silent
-from crucible.sandbox import admission, processes, seeding
-from crucible.sandbox.backend import BootPlan, KeepsMachines, Lifetime, Machine, MachineHandle
+from crucible.sandbox import admission, seeding
+from crucible.sandbox.backend import BootPlan, KeepsMachines, Lifetime, Machine
 from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.finishing import finish
+from crucible.sandbox.holding import Held as Held
+from crucible.sandbox.holding import handle_of, holder, is_held
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.output_log import OutputLog
+from crucible.sandbox.processes import start_mark
 from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.spec import SandboxSpec, check_name
 
 FIRST_HOST_UID = 1_900_000_001
-
-
-@dataclass(slots=True, kw_only=True)
-class Held:
-    """A running sandbox in this process's hands."""
-
-    record: SandboxRecord
-    machine: Machine
-    backend: KeepsMachines
-    image: Image
-    log: OutputLog
-    watcher: asyncio.Task[None] | None = None
+CONSOLE_NAME = "console.log"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +40,7 @@ class Manager:
     backends: Sequence[KeepsMachines]
     report: Report = silent
     held: dict[str, Held] = field(default_factory=dict)
-    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _promised_mib: int = 0
 
     @asynccontextmanager
@@ -67,8 +55,7 @@ class Manager:
             try:
                 yield held
             finally:
-                await asyncio.shield(held.machine.close())
-                held.log.close()
+                await finish(self._end(held))
         finally:
             self._erase(record)
 
@@ -82,35 +69,35 @@ class Manager:
 
     async def start(self, name: str) -> SandboxRecord:
         async with self.lock(name):
-            return await self._start(self.records.find(name))
+            return await self._start(self.find(name))
 
     async def stop(self, name: str, *, grace_s: float = 5.0) -> SandboxRecord:
         async with self.lock(name):
-            record = self.records.find(name)
+            record = self.find(name)
             held = self.held.get(record.id)
             if held is None:
-                return await self._settle_dead(record)
+                return await self._settle_or_miss(record)
             self.records.update(record.id, state="stopping")
-            self._let_go(held)
-            if record.state == "paused":
-                await held.machine.resume()
-            await held.machine.shutdown(grace_s)
-            return self._mark_stopped(record)
+            return await self.finish_stop(held, grace_s=grace_s, is_paused=record.state == "paused")
 
     async def remove(self, name: str, *, force: bool = False) -> None:
         async with self.lock(name):
-            record = self.records.find(name)
+            record = self.find(name)
             held = self.held.get(record.id)
             if held is not None and not force:
                 raise WrongState(
-                    name, record.state, "stopped", hint=f"Stop it first, or `crucible rm --force {name}`"
+                    name,
+                    record.state,
+                    "stopped",
+                    hint=f"Stop it first, or `crucible rm --force {name}`",
                 )
             self.records.update(record.id, state="removing")
             if held is not None:
                 self._let_go(held)
-                await held.machine.close()
+                await finish(self._end(held))
+            else:
+                await self._bury(record)
             self._erase(record)
-        self._locks.pop(name, None)
 
     async def pause(self, name: str) -> SandboxRecord:
         async with self.lock(name):
@@ -121,7 +108,7 @@ class Manager:
 
     async def resume(self, name: str) -> SandboxRecord:
         async with self.lock(name):
-            record = self.records.find(name)
+            record = self.find(name)
             held = self.held.get(record.id)
             if held is None or record.state != "paused":
                 raise WrongState(name, record.state, "paused")
@@ -129,59 +116,57 @@ class Manager:
             held.record = self.records.update(record.id, state="running")
             return held.record
 
+    def find(self, name: str) -> SandboxRecord:
+        """The record of a sandbox that may be changed here: not one of a `run` in another process."""
+        record = self.records.find(name)
+        if record.is_temporary and is_held(record):
+            raise WrongState(
+                name, "a temporary sandbox", "named", hint="It goes when its command ends"
+            )
+        return record
+
     def running(self, name: str) -> Held:
         """The sandbox, if it can be used right now."""
         record = self.records.find(name)
         held = self.held.get(record.id)
-        if held is None or record.state != "running":
-            verb = "resume" if record.state == "paused" else "start"
+        if held is not None and record.state == "running":
+            return held
+        if held is None and record.state == "running":
             raise WrongState(
-                name, record.state, "running", hint=f"Try `crucible {verb} {name}` first"
+                name,
+                "running, but not in our hands",
+                "running",
+                hint=f"`crucible stop {name}` ends it",
             )
-        return held
+        verb = "resume" if record.state == "paused" else "start"
+        raise WrongState(name, record.state, "running", hint=f"Try `crucible {verb} {name}` first")
 
     def lock(self, name: str) -> asyncio.Lock:
-        """Whoever changes a sandbox's state holds this."""
+        """Whoever changes a sandbox's state holds this. It exists as long as somebody holds or wants it."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def adopt(self, record: SandboxRecord) -> None:
-        """Takes over a machine whose holder died."""
-        backend = self.backend_named(record.backend)
-        handle = handle_of(record)
-        if handle is None or not backend.is_alive(handle):
-            await self._settle_dead(record)
-            return
-        image = load_image(self.config.home, record.spec.image)
-        plan = self._plan(record, image, lifetime="sandbox", disk_is_kept=True)
-        try:
-            machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
-        except CrucibleError as error:
-            self.records.update(record.id, state="broken", note=error.message)
-            return
-        state = "paused" if record.state == "paused" else "running"
-        record = self.records.update(record.id, state=state, **_holder())
-        self._hold(Held(
-            record=record, machine=machine, backend=backend, image=image,
-            log=OutputLog(record.directory),
-        ))  # fmt: skip
+    def plan_of(self, held: Held) -> BootPlan:
+        return self.plan(held.record, held.image, lifetime="sandbox", disk_is_kept=True)
 
-    async def hold_copy(
+    async def boot_copy(
         self, record: SandboxRecord, backend: KeepsMachines, snapshot: Path
-    ) -> SandboxRecord:
-        """Boots a sandbox whose record is new from a snapshot."""
-        image = load_image(self.config.home, record.spec.image)
-        plan = self._plan(record, image, lifetime="sandbox", disk_is_kept=False)
-        admission.admit(record.spec.memory_mib, self._promised_mib)
-        try:
-            machine = await backend.restore(plan, snapshot)
-        except BaseException:
-            backend.bury(record.directory, record.id, None)
-            self._erase(record)
-            raise
-        self._booted(record, machine, backend, image)
-        return self._mark_running(record)
+    ) -> Held:
+        """Boots a sandbox whose record is new from a snapshot. It is not there for others yet."""
+        async with self.lock(record.name):
+            record = self.records.find(record.name)
+            image = load_image(self.config.home, record.spec.image)
+            plan = self.plan(record, image, lifetime="sandbox", disk_is_kept=False)
+            try:
+                with self._promised(record.spec.memory_mib):
+                    machine = await backend.restore(plan, snapshot)
+                held = self._booted(record, machine, backend, image)
+            except BaseException:
+                backend.bury(record.directory, record.id, None)
+                raise
+            held.has_strangers = True
+            return held
 
-    async def record_new_copy(
+    async def record_copy(
         self,
         name: str,
         spec: SandboxSpec,
@@ -193,13 +178,70 @@ class Manager:
             new_id(), check_name(name), spec, host_directory=host_directory, backend=backend
         )
 
-    def plan_of(self, held: Held) -> BootPlan:
-        return self._plan(held.record, held.image, lifetime="sandbox", disk_is_kept=True)
+    async def discard(self, record: SandboxRecord) -> None:
+        """Undoes a sandbox that was never reported to anybody."""
+        async with self.lock(record.name):
+            held = self.held.get(record.id)
+            if held is not None:
+                self._let_go(held)
+                await self._end(held)
+            self._erase(record)
+
+    def mark_running(self, held: Held) -> SandboxRecord:
+        held.record = self.records.update(held.record.id, state="running", has_disk=True)
+        return held.record
+
+    def hold(self, held: Held) -> None:
+        self.held[held.record.id] = held
+        held.watcher = asyncio.create_task(self._watch(held))
+
+    async def finish_stop(
+        self, held: Held, *, grace_s: float, is_paused: bool = False
+    ) -> SandboxRecord:
+        """Shuts a machine down whose record says that it is stopping."""
+        self._let_go(held)
+        try:
+            if is_paused:
+                with contextlib.suppress(SandboxError):
+                    await held.machine.resume()
+            await held.machine.shutdown(grace_s)
+        except Exception:
+            await finish(self._end(held))
+            self.mark_stopped(held.record, note="it could not be shut down and was ended")
+            raise
+        finally:
+            held.log.close()
+        return self.mark_stopped(held.record)
+
+    async def settle(self, record: SandboxRecord) -> SandboxRecord | None:
+        """Brings a record whose machine is in nobody's hands to what is so; None if nothing is left of it.
+
+        What was never reported done is undone; what was begun to be removed is removed.
+        """
+        if record.state in ("created", "stopped") and not record.is_temporary:
+            return record
+        await self._bury(record)
+        if record.is_temporary or record.state in ("creating", "removing"):
+            self._erase(record)
+            return None
+        if record.state == "starting":
+            return self.mark_stopped(record, note="its start was cut short")
+        if record.state == "stopping":
+            return self.mark_stopped(record)
+        return self.mark_stopped(record, note="its machine ended while nobody held it")
+
+    def mark_stopped(self, record: SandboxRecord, *, note: str = "") -> SandboxRecord:
+        current = self.records.find(record.name)
+        return self.records.update(
+            record.id, state="stopped" if current.has_disk else "created", pid=None, pid_started="",
+            pid_detail="", started_at=None, note=note,
+        )  # fmt: skip
 
     async def let_all_go(self) -> None:
         """Leaves every machine running, for another process to take over."""
         for held in list(self.held.values()):
             self._let_go(held)
+            held.log.close()
             await held.machine.detach()
 
     async def _start(self, record: SandboxRecord) -> SandboxRecord:
@@ -208,48 +250,47 @@ class Manager:
                 raise WrongState(record.name, "paused", "stopped",
                                  hint=f"Use `crucible resume {record.name}`")  # fmt: skip
             return record
-        if record.state not in ("created", "stopped"):
-            record = await self._settle_dead(record)
+        record = await self._settle_or_miss(record)
         is_first = not record.has_disk
-        record = self.records.update(record.id, state="starting", note="", **_holder())
+        record = self.records.update(record.id, state="starting", note="", **holder())
         try:
             held = await self._boot(record, lifetime="sandbox", disk_is_kept=not is_first)
+            if is_first and record.host_directory:
+                source = Path(record.host_directory)
+                await seeding.upload(
+                    held.machine, source, held.image, record.directory, self.report
+                )
         except BaseException:
-            self._mark_stopped(record)
+            await finish(self._abandon_start(record))
             raise
-        if is_first and record.host_directory:
-            await self._seed(held, Path(record.host_directory))
-        return self._mark_running(record)
+        return self.mark_running(held)
 
-    def _mark_running(self, record: SandboxRecord) -> SandboxRecord:
-        record = self.records.update(record.id, state="running", has_disk=True)
-        self.held[record.id].record = record
-        return record
-
-    async def _seed(self, held: Held, source: Path) -> None:
-        try:
-            await seeding.upload(held.machine, source, held.image, held.record.directory, self.report)
-        except BaseException:
+    async def _abandon_start(self, record: SandboxRecord) -> None:
+        held = self.held.get(record.id)
+        if held is not None:
             self._let_go(held)
-            await asyncio.shield(held.machine.close())
-            self._mark_stopped(held.record)
-            raise
+            await self._end(held)
+        self.mark_stopped(record)
 
-    async def _boot(
-        self, record: SandboxRecord, *, lifetime: Lifetime, disk_is_kept: bool
-    ) -> Held:
+    async def _settle_or_miss(self, record: SandboxRecord) -> SandboxRecord:
+        settled = await self.settle(record)
+        if settled is None:
+            raise SandboxMissing(record.name)
+        return settled
+
+    async def _boot(self, record: SandboxRecord, *, lifetime: Lifetime, disk_is_kept: bool) -> Held:
+        """Leaves nothing running if it fails or is cancelled."""
         backend = self.backend_named(record.backend)
         image = load_image(self.config.home, record.spec.image)
-        plan = self._plan(record, image, lifetime=lifetime, disk_is_kept=disk_is_kept)
-        memory_mib = record.spec.memory_mib
-        admission.admit(memory_mib, self._promised_mib)
-        self._promised_mib += memory_mib
+        plan = self.plan(record, image, lifetime=lifetime, disk_is_kept=disk_is_kept)
+        record.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            record.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            machine = await backend.boot(plan)
-        finally:
-            self._promised_mib -= memory_mib
-        return self._booted(record, machine, backend, image)
+            with self._promised(record.spec.memory_mib):
+                machine = await backend.boot(plan)
+            return self._booted(record, machine, backend, image)
+        except BaseException:
+            backend.bury(record.directory, record.id, None)
+            raise
 
     def _booted(
         self, record: SandboxRecord, machine: Machine, backend: KeepsMachines, image: Image
@@ -257,25 +298,34 @@ class Manager:
         handle = machine.handle
         record = self.records.update(
             record.id, pid=handle.pid, pid_started=handle.started, pid_detail=handle.detail,
-            started_at=time.time(), state="running" if record.is_temporary else "starting",
+            started_at=time.time(), state="running" if record.is_temporary else record.state,
         )  # fmt: skip
         held = Held(
             record=record, machine=machine, backend=backend, image=image,
             log=OutputLog(record.directory),
         )  # fmt: skip
         if not record.is_temporary:
-            self._hold(held)
+            held.log.mark_machine()
+            self.hold(held)
         return held
 
-    def _hold(self, held: Held) -> None:
-        self.held[held.record.id] = held
-        held.watcher = asyncio.create_task(self._watch(held))
-
     def _let_go(self, held: Held) -> None:
+        """Its commands may still write to its log; whoever calls this closes that."""
         self.held.pop(held.record.id, None)
         if held.watcher is not None:
             held.watcher.cancel()
+
+    async def _end(self, held: Held) -> None:
         held.log.close()
+        try:
+            await held.machine.close()
+        except Exception:
+            held.backend.bury(held.record.directory, held.record.id, held.machine.handle)
+            raise
+
+    async def _bury(self, record: SandboxRecord) -> None:
+        backend = self.backend_named(record.backend)
+        await asyncio.to_thread(backend.bury, record.directory, record.id, handle_of(record))
 
     async def _watch(self, held: Held) -> None:
         """A machine that ends by itself becomes a stopped sandbox with the reason written down."""
@@ -283,12 +333,13 @@ class Manager:
         async with self.lock(held.record.name):
             if self.held.get(held.record.id) is not held:
                 return
-            with contextlib.suppress(CrucibleError):
-                (held.record.directory / "console.log").write_bytes(await held.machine.console())
-            self.held.pop(held.record.id)
-            held.log.close()
-            await held.machine.close()
-            self._mark_stopped(held.record, note=why)
+            with contextlib.suppress(SandboxError, OSError):
+                (held.record.directory / CONSOLE_NAME).write_bytes(await held.machine.console())
+            del self.held[held.record.id]
+            try:
+                await self._end(held)
+            finally:
+                self.mark_stopped(held.record, note=why)
 
     async def _record_new(
         self,
@@ -306,7 +357,6 @@ class Manager:
         else:
             isolation = await backend.isolation()
         admission.admit(spec.memory_mib, self._promised_mib)
-        holder_pid, holder_started = _myself()
         record = SandboxRecord(
             id=record_id,
             name=name,
@@ -319,8 +369,8 @@ class Manager:
             image_digest=image.digest,
             is_temporary=is_temporary,
             host_directory=host_directory,
-            holder_pid=holder_pid,
-            holder_started=holder_started,
+            holder_pid=os.getpid(),
+            holder_started=start_mark(os.getpid()) or "",
         )
         first_uid = FIRST_HOST_UID if os.geteuid() == 0 else None
         record = self.records.add(record, first_uid=first_uid)
@@ -331,31 +381,21 @@ class Manager:
             raise StateDamaged(f"{record.directory} cannot be made: {error}") from error
         return record
 
-    async def _settle_dead(self, record: SandboxRecord) -> SandboxRecord:
-        """Brings a record whose machine is in nobody's hands back to what is so."""
-        backend = self.backend_named(record.backend)
-        await asyncio.to_thread(backend.bury, record.directory, record.id, handle_of(record))
-        if record.is_temporary or record.state == "removing":
-            self._erase(record)
-            raise SandboxMissing(record.name)
-        if record.state == "creating":
-            return self.records.update(record.id, state="created")
-        if record.state in ("created", "stopped"):
-            return record
-        return self._mark_stopped(record, note="its machine ended while nobody held it")
-
-    def _mark_stopped(self, record: SandboxRecord, *, note: str = "") -> SandboxRecord:
-        current = self.records.find(record.name)
-        return self.records.update(
-            record.id, state="stopped" if current.has_disk else "created", pid=None, pid_started="",
-            pid_detail="", started_at=None, note=note,
-        )  # fmt: skip
+    @contextmanager
+    def _promised(self, memory_mib: int) -> Iterator[None]:
+        """Until a machine has taken its memory, others must not be promised the same."""
+        admission.admit(memory_mib, self._promised_mib)
+        self._promised_mib += memory_mib
+        try:
+            yield
+        finally:
+            self._promised_mib -= memory_mib
 
     def _erase(self, record: SandboxRecord) -> None:
         shutil.rmtree(record.directory, ignore_errors=True)
         self.records.delete(record.id)
 
-    def _plan(
+    def plan(
         self, record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk_is_kept: bool
     ) -> BootPlan:
         return BootPlan(
@@ -381,22 +421,6 @@ class Manager:
 
 def new_id() -> str:
     return os.urandom(6).hex()
-
-
-def handle_of(record: SandboxRecord) -> MachineHandle | None:
-    if record.pid is None:
-        return None
-    return MachineHandle(pid=record.pid, started=record.pid_started, detail=record.pid_detail)
-
-
-def _myself() -> tuple[int, str]:
-    pid = os.getpid()
-    return pid, processes.start_mark(pid) or ""
-
-
-def _holder() -> dict[str, object]:
-    pid, started = _myself()
-    return {"holder_pid": pid, "holder_started": started}
 
 
 def _hostname(name: str) -> str:

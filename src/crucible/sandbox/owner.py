@@ -12,30 +12,65 @@ import fcntl
 import os
 import signal
 import socket
+import time
+import traceback
 from pathlib import Path
 
+from crucible.client.connection import Owner as Client
 from crucible.client.protocol import SOCKET_NAME
+from crucible.errors import SandboxError, StateDamaged
+from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.reconcile import bury_dead_temporaries, remove_strays
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.dispatch import Service
+from crucible.sandbox.takeover import take_all_over
 
 LOCK_NAME = "owner.lock"
 _BACKLOG = 128
+_ACCEPT_AGAIN_S = 0.5
+_SUCCESSION_S = 5.0
+_LOOK_AGAIN_S = 0.02
 
 
 def hold_lock(home: Path) -> int | None:
-    """Our right to be the owner, as a descriptor; None if another process has it."""
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(home / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Our right to be the owner, as a descriptor; None if another process is it.
+
+    One that has stopped listening is on its way out, and is waited for.
+    """
+    path = home / LOCK_NAME
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateDamaged(
+            f"{path} cannot be used: {error.strerror}", hint="Move it away and try again"
+        ) from None
+    deadline = time.monotonic() + _SUCCESSION_S
+    while not _is_locked(descriptor):
+        if _is_listening(home) or time.monotonic() > deadline:
+            os.close(descriptor)
+            return None
+        time.sleep(_LOOK_AGAIN_S)
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_listening(home: Path) -> bool:
+    connection = Client(home).connect_if_running()
+    if connection is None:
+        return False
+    connection.close()
+    return True
 
 
 class Owner:
@@ -75,14 +110,18 @@ class Owner:
         manager = self._manager
         bury_dead_temporaries(manager.records, list(manager.backends))
         self._service.snapshots.settle()
-        for record in manager.records.sandboxes():
-            if record.is_temporary:
-                continue
-            with contextlib.suppress(Exception):
-                await manager.adopt(record)
-            if (held := manager.held.get(record.id)) is not None and held.record.state == "running":
-                await self._service.commands.take_over(held)
-        remove_strays(manager.config.home, manager.records)
+        await take_all_over(manager)
+        for held in list(manager.held.values()):
+            if held.record.state == "running":
+                await self._take_up_commands(held)
+        remove_strays(manager.config.home, manager.records, list(manager.backends))
+
+    async def _take_up_commands(self, held: Held) -> None:
+        """A guest that does not tell its commands is still to be stopped or looked at."""
+        try:
+            await self._service.commands.take_over(held)
+        except SandboxError:
+            traceback.print_exc()
 
     async def _leave(self) -> None:
         if self._clients:
@@ -109,7 +148,13 @@ class Owner:
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            sock, _ = await loop.sock_accept(listener)
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError:
+                # Out of descriptors, most likely; others will be given back.
+                traceback.print_exc()
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
             task = asyncio.create_task(self._serve_one(sock))
             self._clients.add(task)
             task.add_done_callback(self._clients.discard)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from pathlib import Path
 
-from crucible.sandbox import processes
+from crucible.sandbox import scratch
 from crucible.sandbox.backend import KeepsMachines
-from crucible.sandbox.manager import handle_of
-from crucible.sandbox.records import Records, SandboxRecord
+from crucible.sandbox.holding import handle_of, is_held
+from crucible.sandbox.records import Records
+
+__all__ = ["bury_dead_temporaries", "is_held", "remove_strays"]
 
 
 def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> list[str]:
@@ -26,25 +27,18 @@ def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> li
     return buried
 
 
-def remove_strays(home: Path, records: Records) -> None:
-    """Directories that no record names. Only the owner may do this: it is the one who makes them."""
+def remove_strays(home: Path, records: Records, backends: list[KeepsMachines]) -> None:
+    """Directories of sandboxes that no record names, and scratch whose maker is gone.
+
+    A record is written before its directory is made, so what is found first and not recorded then
+    belongs to nobody.
+    """
+    found = list((home / "sandboxes").glob("*"))
     known = {record.id for record in records.sandboxes()}
-    with contextlib.suppress(FileNotFoundError):
-        for path in (home / "sandboxes").iterdir():
-            if path.name not in known:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def is_held(record: SandboxRecord) -> bool:
-    return processes.is_running(record.holder_pid, record.holder_started)
-
-
-def observed_state(record: SandboxRecord) -> str:
-    """The record's state, unless the host says otherwise."""
-    if record.state in ("running", "paused") and not processes.is_running(
-        record.pid, record.pid_started
-    ):
-        return "stopped"
-    if record.state in ("starting", "creating", "stopping", "removing") and not is_held(record):
-        return "stopped" if record.has_disk else "created"
-    return record.state
+    for path in found:
+        if path.name not in known:
+            shutil.rmtree(path, ignore_errors=True)
+    for path in scratch.abandoned(home):
+        for backend in backends:
+            backend.bury(path, path.name, None)
+        shutil.rmtree(path, ignore_errors=True)

@@ -25,13 +25,21 @@ from crucible.errors import (
     StateTooNew,
 )
 from crucible.sandbox.isolation import Isolation
-from crucible.sandbox.spec import SandboxSpec
+from crucible.sandbox.spec import SandboxSpec, parse_spec
 
 FORMAT = 1
 FILE_NAME = "records.sqlite"
 
 State = Literal[
-    "creating", "created", "starting", "running", "paused", "stopping", "stopped", "broken", "removing"
+    "creating",
+    "created",
+    "starting",
+    "running",
+    "paused",
+    "stopping",
+    "stopped",
+    "broken",
+    "removing",
 ]
 
 _SCHEMA = """
@@ -148,7 +156,7 @@ class Records:
             names = ", ".join(row)
             marks = ", ".join(f":{name}" for name in row)
             try:
-                self._db.execute(f"INSERT INTO sandboxes ({names}) VALUES ({marks})", row)
+                self._db.execute(f"INSERT INTO sandboxes ({names}) VALUES ({marks})", row)  # noqa: S608 - our own names
             except sqlite3.IntegrityError:
                 raise NameTaken(record.name) from None
         return record
@@ -225,7 +233,9 @@ class Records:
 
     def _free_uid(self, first: int) -> int:
         taken = {
-            row[0] for row in self._db.execute("SELECT host_uid FROM sandboxes") if row[0] is not None
+            row[0]
+            for row in self._db.execute("SELECT host_uid FROM sandboxes")
+            if row[0] is not None
         }
         uid = first
         while uid in taken:
@@ -334,8 +344,9 @@ def _spec_json(spec: SandboxSpec) -> str:
 
 def _parse_spec(text: str) -> SandboxSpec:
     values = json.loads(text)
-    values["min_isolation"] = Isolation(values["min_isolation"])
-    return SandboxSpec(**values)
+    if not isinstance(values, dict):
+        raise StateDamaged("The description of a sandbox cannot be read")
+    return parse_spec(values)
 
 
 def _translate(error: sqlite3.DatabaseError, path: Path) -> Exception:

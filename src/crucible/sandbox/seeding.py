@@ -26,17 +26,21 @@ def check_source(path: Path) -> Path:
 async def upload(
     session: Session, source: Path, image: Image, directory: Path, report: Report
 ) -> None:
-    """The copy belongs to the image's user; the baseline is what `diff` compares with later."""
+    """The copy belongs to the image's user; the baseline is what `diff` compares with later.
+
+    The baseline is what was read here, not what the guest says it got.
+    """
     # Only who copies a directory pays for the packer.
+    from crucible.sandbox.workspace.ignore import load_ignore
     from crucible.sandbox.workspace.packing import pack_tree
 
     report("workspace", f"copying {source}")
-    target = image.workdir.encode()
-    chunks = in_thread(pack_tree(check_source(source), name="."))
-    await session.files.tar_in(target, chunks, owner=image.user)
+    source = check_source(source)
+    packing = pack_tree(source, ignore=load_ignore(source), hashed=True)
+    await session.files.tar_in(image.workdir.encode(), in_thread(packing), owner=image.user)
     building = directory / f".{BASELINE_NAME}"
     with building.open("w") as file:
-        async for entry in session.files.tree(target, hashed=True):
+        for entry in packing.manifest().entries.values():
             file.write(json.dumps(entry_as_json(entry)) + "\n")
     building.rename(directory / BASELINE_NAME)
 

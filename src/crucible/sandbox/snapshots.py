@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from crucible.errors import CrucibleError, SnapshotMissing, StateDamaged
+from crucible.errors import CrucibleError, SnapshotMissing, SnapshotTaken, StateDamaged
+from crucible.sandbox.backend import KeepsMachines
 from crucible.sandbox.choice import choose_backend
-from crucible.sandbox.manager import Held, Manager, new_id
+from crucible.sandbox.finishing import finish
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager, new_id
 from crucible.sandbox.records import (
     SandboxRecord,
     SnapshotRecord,
@@ -19,6 +23,8 @@ from crucible.sandbox.records import (
     snapshot_facts,
     snapshot_from_facts,
 )
+from crucible.sandbox.scratch import scratch_directory
+from crucible.sandbox.seeding import BASELINE_NAME
 from crucible.sandbox.spec import check_name
 
 
@@ -40,49 +46,41 @@ class Snapshots:
             self._manager.records.mark_snapshot(tag, "saved")
         return replace(record, state="saved")
 
-    async def restore(self, tag: str, name: str) -> SandboxRecord:
-        source = self._manager.records.find_snapshot(tag)
-        if source.state != "saved":
-            raise SnapshotMissing(tag)
+    async def restore(self, tag: str, name: str) -> Held:
+        source = self._saved(tag)
         spec = replace(source.spec, backend=source.backend)
         backend, _ = await choose_backend(self._manager.backends, spec)
-        record = await self._manager.record_new_copy(name, source.spec, backend)
-        return await self._manager.hold_copy(record, backend, source.directory)
+        record = await self._manager.record_copy(name, source.spec, backend)
+        return (await self._boot_all([record], backend, source.directory))[0]
 
-    async def fork(self, name: str, names: Sequence[str]) -> list[SandboxRecord]:
-        """Copies of a running sandbox, each with its memory and processes and an identity of its own."""
+    async def fork(self, name: str, names: Sequence[str]) -> list[Held]:
+        """Copies of a running sandbox, each with its memory and processes and an identity of its own.
+
+        All of them or none: if one cannot be made, those that were made are undone.
+        """
         for new in names:
             check_name(new)
-        scratch = self._manager.config.home / "scratch" / f"fork-{new_id()}"
-        async with self._manager.lock(name):
-            held = self._manager.running(name)
-            try:
-                await self._save(held, scratch)
-                records = [
-                    await self._manager.record_new_copy(
-                        new, held.record.spec, held.backend, held.record.host_directory
-                    )
-                    for new in names
-                ]
-                async with asyncio.TaskGroup() as group:
-                    copies = [
-                        group.create_task(self._manager.hold_copy(record, held.backend, scratch))
-                        for record in records
-                    ]
-            except BaseExceptionGroup as several:
-                raise _first_of(several) from None
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
-        return [copy.result() for copy in copies]
+        manager = self._manager
+        async with manager.lock(name):
+            held = manager.running(name)
+            with scratch_directory(manager.config.home, "fork") as scratch:
+                moment = scratch / "saved"
+                await self._save(held, moment)
+                records = await self._record_forks(held, names)
+                try:
+                    return await self._boot_all(records, held.backend, moment)
+                finally:
+                    held.backend.forget_saved(moment)
 
     async def remove(self, tag: str) -> None:
-        record = self._manager.records.find_snapshot(tag)
+        record = self._saved(tag)
         self._manager.records.mark_snapshot(tag, "removing")
+        self._manager.backend_named(record.backend).forget_saved(record.directory)
         await asyncio.to_thread(shutil.rmtree, record.directory, ignore_errors=True)
         self._manager.records.delete_snapshot(tag)
 
     async def export(self, tag: str, path: Path) -> None:
-        record = self._manager.records.find_snapshot(tag)
+        record = self._saved(tag)
         backend = self._manager.backend_named(record.backend)
         await asyncio.to_thread(
             backend.pack_snapshot, record.directory, path, snapshot_facts(record)
@@ -90,10 +88,11 @@ class Snapshots:
 
     async def take_in(self, path: Path, tag: str) -> SnapshotRecord:
         """Reads a snapshot that was exported here or elsewhere; every byte is checked."""
-        check_name(tag)
+        if check_name(tag) in {record.tag for record in self._manager.records.snapshots()}:
+            raise SnapshotTaken(tag)
         record_id = new_id()
         directory = snapshot_directory(self._manager.config.home, record_id)
-        directory.mkdir(parents=True, mode=0o700)
+        _make(directory)
         try:
             facts = await asyncio.to_thread(
                 self._manager.backends[0].unpack_snapshot, path, directory
@@ -115,16 +114,68 @@ class Snapshots:
             if path.name not in known:
                 shutil.rmtree(path, ignore_errors=True)
 
-    async def _save(self, held: Held, directory: Path) -> None:
+    def _saved(self, tag: str) -> SnapshotRecord:
+        """A snapshot that is whole: not one that is still being taken, or removed."""
+        record = self._manager.records.find_snapshot(tag)
+        if record.state != "saved":
+            raise SnapshotMissing(tag)
+        return record
+
+    async def _record_forks(self, held: Held, names: Sequence[str]) -> list[SandboxRecord]:
+        original = held.record
+        records: list[SandboxRecord] = []
         try:
-            directory.mkdir(parents=True, mode=0o700)
-        except OSError as error:
-            raise StateDamaged(f"{directory} cannot be made: {error}") from error
+            for name in names:
+                record = await self._manager.record_copy(
+                    name, original.spec, held.backend, original.host_directory
+                )
+                records.append(record)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copy2(original.directory / BASELINE_NAME, record.directory)
+        except BaseException:
+            await finish(self._discard_all(records))
+            raise
+        return records
+
+    async def _boot_all(
+        self, records: list[SandboxRecord], backend: KeepsMachines, snapshot: Path
+    ) -> list[Held]:
+        """None of them is there for others before all of them are."""
+        manager = self._manager
+        try:
+            async with asyncio.TaskGroup() as group:
+                booting = [
+                    group.create_task(manager.boot_copy(record, backend, snapshot))
+                    for record in records
+                ]
+        except BaseException as error:
+            await finish(self._discard_all(records))
+            if isinstance(error, BaseExceptionGroup):
+                raise _first_of(error) from None
+            raise
+        copies = [task.result() for task in booting]
+        for copy in copies:
+            manager.mark_running(copy)
+        return copies
+
+    async def _discard_all(self, records: list[SandboxRecord]) -> None:
+        for record in records:
+            await self._manager.discard(record)
+
+    async def _save(self, held: Held, directory: Path) -> None:
+        _make(directory)
         await held.backend.snapshot(held.machine, self._manager.plan_of(held), directory)
 
     def _forget(self, record: SnapshotRecord) -> None:
         shutil.rmtree(record.directory, ignore_errors=True)
         self._manager.records.delete_snapshot(record.tag)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, mode=0o700)
+    except OSError as error:
+        raise StateDamaged(f"{directory} cannot be made: {error}") from error
 
 
 def _describe(held: Held, tag: str, home: Path) -> SnapshotRecord:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from crucible.errors import BadName, BadSetting
-from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.isolation import Isolation, parse_isolation
 
 MEMORY_TIERS_MIB = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 DEFAULT_MEMORY_MIB = 512
@@ -47,6 +48,29 @@ class SandboxSpec:
                 hint=f"Ask for {SMALLEST_DISK_MIB}M to {LARGEST_DISK_MIB >> 10}G",
             )
         object.__setattr__(self, "memory_mib", memory_tier(self.memory_mib))
+
+
+_KINDS: Mapping[str, type] = {
+    "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
+    "min_isolation": str, "environment": dict, "workdir": str, "user": str, "allow_network": bool,
+}  # fmt: skip
+
+
+def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
+    """A spec from JSON of a client, a record or a snapshot that came from elsewhere."""
+    for name, value in values.items():
+        kind = _KINDS.get(name)
+        if kind is None:
+            raise BadSetting(f"A sandbox has no setting {name!r}")
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise BadSetting(f"The setting {name!r} cannot be {value!r}")
+    environment = values.get("environment", {})
+    if not all(isinstance(value, str) for value in environment.values()):
+        raise BadSetting("A variable of the environment is not text")
+    given = dict(values)
+    if "min_isolation" in given:
+        given["min_isolation"] = parse_isolation(given["min_isolation"])
+    return SandboxSpec(**given)
 
 
 def memory_tier(wanted_mib: int) -> int:
@@ -89,7 +113,9 @@ def parse_duration_s(text: str) -> float | None:
     match = _DURATION.match(text.strip())
     if match is None:
         raise BadSetting(f"{text!r} is not a duration", hint="Write it like 30s, 10m, 2h or none")
-    seconds = float(match[1]) * {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    seconds = (
+        float(match[1]) * {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+    )
     if not 0.001 <= seconds <= LARGEST_TIMEOUT_S:
         raise BadSetting(f"A time limit of {text!r} is out of range", hint="At most 30d")
     return seconds

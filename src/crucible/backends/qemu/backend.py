@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import os
 import time
-from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,21 @@ from crucible.backends.qemu.saved import SavedMachine
 from crucible.backends.qemu.shelf import MemoryShelf
 from crucible.backends.qemu.templates import TemplateStore, template_key
 from crucible.backends.qemu.vmm import Vmm, bury, is_alive
-from crucible.errors import AgentMissing, CrucibleError, TemplateDamaged, Unsupported
+from crucible.errors import (
+    AgentMissing,
+    BootFailed,
+    CrucibleError,
+    GuestGone,
+    TemplateDamaged,
+    Unsupported,
+)
 from crucible.images.catalog import load_image
 from crucible.images.kernel import load_kernel
 from crucible.images.report import Report, silent
 from crucible.sandbox.backend import BootPlan, Machine, MachineHandle, Missing
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.scratch import scratch_directory
 from crucible.sandbox.spec import DEFAULT_DISK_MIB, SMALLEST_DISK_MIB
 
 if TYPE_CHECKING:
@@ -103,17 +110,23 @@ class QemuBackend:
 
     async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> QemuMachine:
         """A machine that stands still by request is set going for the meeting, then stopped again."""
-        from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layer, meet
+        from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layers, meet
 
         vmm = Vmm(sandbox_id=plan.sandbox_id, directory=plan.directory, handle=handle)
         try:
-            await drop_unused_layer(vmm, plan.directory)
-            await vmm.monitor.execute("cont")
+            await vmm.give_up_saving()
+            await drop_unused_layers(vmm, plan.directory)
+            await vmm.proceed()
             guest = await meet(plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_fresh=False)
             if guest.hello.state == FROZEN:
                 await guest.thaw()
             if is_paused:
                 await vmm.monitor.execute("stop")
+        except BootFailed as error:
+            vmm.detach()
+            if vmm.why_ended is None:
+                raise
+            raise GuestGone(plan.name, vmm.why_ended) from error
         except BaseException:
             vmm.detach()
             raise
@@ -125,13 +138,13 @@ class QemuBackend:
 
         if not isinstance(machine, QemuMachine):
             raise Unsupported(f"{self.name} can only save machines of its own")
-        with _scratch_directory(self._scratch(), "snapshot-") as scratch:
-            stream = Path(scratch) / "stream"
+        with scratch_directory(self._home, "snapshot") as scratch:
+            stream = scratch / "stream"
             layers = await machine.freeze_into(stream)
             loader = dataclasses.replace(
                 plan,
-                sandbox_id=f"{plan.sandbox_id}-save",
-                directory=Path(scratch),
+                sandbox_id=scratch.name,
+                directory=scratch,
                 lifetime="command",
                 disk_mib=disks.layer_size(layers[-1]) >> 20,
             )
@@ -168,6 +181,8 @@ class QemuBackend:
 
         async def make(directory: Path) -> None:
             blank = await asyncio.to_thread(disks.make_blank, self._home / "blanks", blank_mib)
+            # A maker that was killed may have left its machine's limits behind.
+            bury(directory, f"template-{key}", None)
             await foundry.make_template(
                 dataclasses.replace(
                     plan,
@@ -189,6 +204,9 @@ class QemuBackend:
     def bury(self, directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
         bury(directory, sandbox_id, handle)
 
+    def forget_saved(self, snapshot: Path) -> None:
+        self._shelf.drop(snapshot)
+
     def close(self) -> None:
         self._shelf.close()
 
@@ -199,7 +217,11 @@ class QemuBackend:
             await asyncio.to_thread(disks.grow_layer, chain.top, plan.disk_mib)
         machine = await self._foundry.boot(plan, chain)
         if grows:
-            await machine.guest.grow()
+            try:
+                await machine.guest.grow()
+            except BaseException:
+                await machine.close()
+                raise
         return machine
 
     async def _verdict(self) -> str | None:
@@ -212,8 +234,7 @@ class QemuBackend:
 
     async def try_boot(self) -> str | None:
         """Boots a machine to "agent ready" under a deadline and throws it away. None, or why not."""
-        with _scratch_directory(self._scratch(), "probe-") as scratch:
-            directory = Path(scratch)
+        with scratch_directory(self._home, "probe") as directory:
             try:
                 blank = disks.make_blank(self._home / "blanks", SMALLEST_DISK_MIB)
                 chain = disks.extend_chain([blank], directory, size_mib=SMALLEST_DISK_MIB)
@@ -242,11 +263,6 @@ class QemuBackend:
             raise AgentMissing(str(self._agent))
         return host.file_digest(self._cache, self._agent)
 
-    def _scratch(self) -> Path:
-        directory = self._home / "scratch"
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return directory
-
     def _probe_plan(self, directory: Path) -> BootPlan:
         return BootPlan(
             sandbox_id=directory.name,
@@ -268,9 +284,3 @@ class QemuBackend:
         theirs = (source.vmm, source.accelerator)
         if ours != theirs:
             raise TemplateDamaged(f"it was saved by {theirs[0]} ({theirs[1]}), here is {ours[0]}")
-
-
-def _scratch_directory(parent: Path, prefix: str) -> AbstractContextManager[str]:
-    from tempfile import TemporaryDirectory
-
-    return TemporaryDirectory(prefix=prefix, dir=parent)

@@ -85,7 +85,11 @@ class Foundry:
             raise
         machine = await self._welcome(plan, vmm, started=started, deadline_s=RESTORE_DEADLINE_S)
         if wanted_mib > source.disk_mib:
-            await machine.grow_disk(wanted_mib)
+            try:
+                await machine.grow_disk(wanted_mib)
+            except BaseException:
+                await machine.close()
+                raise
         return machine
 
     async def make_template(self, plan: BootPlan, blank: Path) -> None:

@@ -114,6 +114,10 @@ class QemuMachine:
             try:
                 await self._push_layer(len(frozen))
                 await self._vmm.save(stream, with_memory=True)
+            except BaseException:
+                await self._vmm.give_up_saving()
+                await drop_unused_layers(self._vmm, self._plan.directory)
+                raise
             finally:
                 await self._vmm.monitor.execute("cont")
         finally:
@@ -157,12 +161,21 @@ class QemuMachine:
         )
 
 
-async def drop_unused_layer(vmm: Vmm, directory: Path) -> None:
-    """A holder that died while it froze a disk may have left an empty layer QEMU never took."""
+async def drop_unused_layers(vmm: Vmm, directory: Path) -> None:
+    """Whoever failed or died while it froze a disk may have left an empty layer that nothing is written to."""
+    blocks = await vmm.monitor.execute("query-block")
+    used = {block.get("inserted", {}).get("node-name") for block in blocks}
     nodes = {node.get("node-name") for node in await vmm.monitor.execute("query-named-block-nodes")}
-    top = len(disks.find_chain(directory).layers) - 1
-    if f"disk-{top}" not in nodes:
-        (directory / f"disk-{top}.qcow2").unlink()
+    layers = disks.find_chain(directory).layers
+    for number in reversed(range(1, len(layers))):
+        if f"disk-{number}" in used:
+            return
+        for node in (f"disk-{number}", f"file-{number}"):
+            if node in nodes:
+                await vmm.monitor.execute("blockdev-del", {"node-name": node})
+        with contextlib.suppress(SandboxError):
+            await vmm.monitor.execute("remove-fd", {"fdset-id": number + 1})
+        layers[number].unlink()
 
 
 async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestSession:

@@ -53,6 +53,11 @@ class MemoryShelf:
             os.close(unused.descriptor)
         return found
 
+    def drop(self, directory: Path) -> None:
+        """Closes the memory of a saved machine that nothing will start from any more."""
+        for key in [key for key in self._memories if key[0] == directory]:
+            os.close(self._memories.pop(key).descriptor)
+
     def close(self) -> None:
         for unused in self._memories.values():
             os.close(unused.descriptor)

@@ -24,6 +24,13 @@ MONITOR_SOCKET = "monitor.sock"
 AGENT_SOCKET = "agent.sock"
 ERRORS_FILE = "vmm.log"
 _MIGRATION_DEADLINE_S = 300.0
+_LOOK_AGAIN_S = 0.02
+_MOVING = ("setup", "active", "device", "pre-switchover", "cancelling", "wait-unplug")
+_ENDED = {
+    "shutdown": "it powered itself off or its kernel stopped",
+    "guest-panicked": "its kernel panicked",
+    "internal-error": "its VMM failed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,21 @@ class Vmm:
             self.monitor.send("migrate-set-parameters", {"max-bandwidth": 1 << 40})
             await self._migrate("migrate", {"uri": "fd:save"})
             os.fsync(file.fileno())
+
+    async def give_up_saving(self) -> None:
+        """Ends a move of the state that whoever asked for it does not wait for any more."""
+        async with asyncio.timeout(_MIGRATION_DEADLINE_S):
+            while (await self.monitor.execute("query-migrate")).get("status") in _MOVING:
+                await self.monitor.execute("migrate_cancel")
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def proceed(self) -> None:
+        """Sets a machine going that may stand still. One that has ended while nobody listened says so now."""
+        status = (await self.monitor.execute("query-status")).get("status")
+        if status in _ENDED:
+            self._end(_ENDED[status])
+            raise BootFailed(f"The machine has ended: {self._why}")
+        await self.monitor.execute("cont")
 
     async def console(self) -> bytes:
         """What the console said since it was last asked; QEMU keeps the last 64 KiB."""

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crucible.errors import CrucibleError, Refused
-from crucible.sandbox.manager import Held, Manager
-from crucible.sandbox.output_log import OutputLog, Piece
-from crucible.sandbox.service.conversation import ClientGone, Conversation
-from crucible.sandbox.service.requests import field, optional, parse_command, parse_spec
-from crucible.sandbox.service.talk import hang_up, keep_to_log, talk
-from crucible.sandbox.session import Channel, Command, ExecInfo, Exit, Process
+from crucible.errors import Refused
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import CONSOLE_NAME, Manager
+from crucible.sandbox.output_log import OutputLog, StreamLog
+from crucible.sandbox.service.audit import write_audit
+from crucible.sandbox.service.conversation import Conversation
+from crucible.sandbox.service.requests import (
+    field,
+    name_field,
+    optional,
+    parse_command,
+    parse_spec,
+    whole,
+)
+from crucible.sandbox.service.talk import Detached, Running, hang_up, talk
+from crucible.sandbox.service.unwatched import CLAIM_S, Unwatched
+from crucible.sandbox.session import Channel, Chunk, Command, Exit
 
-CLAIM_S = 30.0
-_TEARDOWN = "teardown"
+_LARGEST_OFFSET = 1 << 62
 
 
 class Commands:
@@ -28,65 +34,76 @@ class Commands:
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
-        self._unwatched: set[asyncio.Task[None]] = set()
-        self._unclaimed: dict[tuple[str, int], asyncio.Event] = {}
+        self._unwatched: dict[tuple[str, int], Unwatched] = {}
 
     async def run(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         """A temporary sandbox, one command, and nothing left."""
         spec = parse_spec(field(request, "spec", dict))
         asked = field(request, "command", dict)
         began = time.perf_counter()
+        stages: list[tuple[str, float]] = []
         async with self._manager.open(spec, name=optional(request, "name", str)) as held:
             command = parse_command(asked, spec, held.image)
-            if request.get("upload"):
-                await client.progress("workspace", "copying the directory")
-                await held.machine.files.tar_in(
-                    held.image.workdir.encode(), client.inputs(), owner=held.image.user
-                )
-            executed = time.perf_counter()
-            process = await held.machine.start(command)
-            await client.started(_facts(held, process))
-            exit = await talk(process, client, held.log)
-            stages = [(stage.name, stage.seconds) for stage in held.machine.stages]
-            stages.append(("exec", time.perf_counter() - executed))
-            closing = time.perf_counter()
-        stages.append((_TEARDOWN, time.perf_counter() - closing))
+            try:
+                if request.get("upload"):
+                    await client.progress("workspace", "copying the directory")
+                    await held.machine.files.tar_in(
+                        held.image.workdir.encode(), client.inputs(), owner=held.image.user
+                    )
+                executed = time.perf_counter()
+                process = await held.machine.start(command)
+                running = Running(process=process, kept=None)
+                await client.started(_facts(held, running))
+                exit = await talk(running, client)
+                stages += [(stage.name, stage.seconds) for stage in held.machine.stages]
+                stages.append(("exec", time.perf_counter() - executed))
+                closing = time.perf_counter()
+            except BaseException:
+                self._audit("run", held, _described(command), None, stages)
+                raise
+        stages.append(("teardown", time.perf_counter() - closing))
         stages.append(("total", time.perf_counter() - began))
-        self._audit("run", held, command, exit, stages)
+        self._audit("run", held, _described(command), exit, stages)
         return {"exit": asdict(exit), "stages": stages}
 
     async def exec(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        held = self._manager.running(field(request, "name", str))
+        held = self._manager.running(name_field(request))
         command = parse_command(field(request, "command", dict), held.record.spec, held.image)
+        is_detached = request.get("detach") is True
         process = await held.machine.start(command)
-        detached = bool(request.get("detach"))
-        self._note(held, process, command, detached=detached)
-        facts = _facts(held, process)
-        if detached:
-            self._keep_unwatched(held, process)
-            return facts
-        await client.started(facts)
-        return await self._watch(held, process, command, client)
+        kept = held.log.follow(process.stream, {**_described(command), "detached": is_detached})
+        running = Running(process=process, kept=kept)
+        if is_detached:
+            self._keep_unwatched(held, running, kept)
+            return _facts(held, running)
+        return await self._watch(held, running, kept, client, _facts(held, running))
 
     async def attach(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        """A client comes back for a command after the holder of both had died."""
-        held = self._manager.running(field(request, "name", str))
+        """A client comes back for a command, after the holder of both had died or it had left it."""
+        held = self._manager.running(name_field(request))
         stream = field(request, "stream", int)
-        claim = self._unclaimed.pop((held.record.id, stream), None)
-        info = next((item for item in await held.machine.list_execs() if item.stream == stream), None)
-        if info is None or claim is None:
-            raise Refused(f"Sandbox {held.record.name!r} has no command {stream} to take up")
-        claim.set()
-        process = await held.machine.attach(
-            info,
-            output_offset=field(request, "output", int),
-            errors_offset=field(request, "errors", int),
-        )
-        await client.started({**_facts(held, process), "input": process.input_offset})
-        return await self._watch(held, process, None, client)
+        starts = {
+            Channel.OUTPUT: whole(request.get("output"), "output", 0, _LARGEST_OFFSET),
+            Channel.ERRORS: whole(request.get("errors"), "errors", 0, _LARGEST_OFFSET),
+        }
+        unwatched = self._unwatched.pop((held.record.id, stream), None)
+        if unwatched is None:
+            raise Refused(
+                f"Sandbox {held.record.name!r} has no command {stream} to take up",
+                hint="Its output, if it ran, is in `crucible logs`",
+            )
+        running, backlog = await unwatched.claim(starts)
+        unwatched.kept.amend({"detached": False})
+        facts = {
+            **_facts(held, running),
+            "input": running.input_taken,
+            "output": _first(backlog, Channel.OUTPUT, starts),
+            "errors": _first(backlog, Channel.ERRORS, starts),
+        }
+        return await self._watch(held, running, unwatched.kept, client, facts, backlog)
 
     async def execs(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        held = self._manager.running(field(request, "name", str))
+        held = self._manager.running(name_field(request))
         found = await held.machine.list_execs()
         return {
             "execs": [
@@ -96,7 +113,7 @@ class Commands:
         }
 
     async def logs(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        record = self._manager.records.find(field(request, "name", str))
+        record = self._manager.records.find(name_field(request))
         if request.get("console"):
             await client.data(Channel.OUTPUT, await self._console(record.id, record.directory))
             return {}
@@ -106,109 +123,93 @@ class Commands:
         return {}
 
     async def take_over(self, held: Held) -> None:
-        """After a holder died: commands with a client wait for it to come back, then go to the log."""
+        """Takes up the commands that another process began: the holder before us, or the original of a fork.
+
+        One that had a client waits for it; all others go to the log at once.
+        """
+        held.has_strangers = False
         for info in await held.machine.list_execs():
-            claim = self._unclaimed[held.record.id, info.stream] = asyncio.Event()
-            wait_s = 0.0 if _was_detached(held.log, info.stream) else CLAIM_S
-            task = asyncio.create_task(self._resume_unwatched(held, info, claim, wait_s))
-            self._unwatched.add(task)
-            task.add_done_callback(self._unwatched.discard)
+            kept = held.log.resume(info.stream)
+            had_client = kept.facts.get("detached") is False
+            self._unwatched[held.record.id, info.stream] = Unwatched(
+                held, info, kept, ended=self._ended, patience_s=CLAIM_S if had_client else 0.0
+            )
 
     async def close(self) -> None:
-        for task in self._unwatched:
-            task.cancel()
-        await asyncio.gather(*self._unwatched, return_exceptions=True)
+        await asyncio.gather(*(unwatched.close() for unwatched in self._unwatched.values()))
+        self._unwatched.clear()
 
     async def _watch(
-        self, held: Held, process: Process, command: Command | None, client: Conversation
+        self,
+        held: Held,
+        running: Running,
+        kept: StreamLog,
+        client: Conversation,
+        facts: dict[str, Any],
+        backlog: list[Chunk] | None = None,
     ) -> dict[str, Any]:
+        """Until the command or its client ends. Cancelled, it leaves the command as it is."""
         try:
-            exit = await talk(process, client, held.log)
-        except ClientGone:
-            await hang_up(process)
+            await client.started(facts)
+            exit = await talk(running, client, backlog or [])
+        except Detached:
+            kept.amend({"detached": True})
+            self._keep_unwatched(held, running, kept)
+            return {}
+        except Exception:
+            await hang_up(running.process)
+            self._audit("exec", held, kept.facts, None, [])
             raise
-        await process.forget()
-        if command is not None:
-            self._audit("exec", held, command, exit, [("exec", exit.wall_s)])
+        await running.process.forget()
+        self._audit("exec", held, kept.facts, exit, [("exec", exit.wall_s)])
         return {"exit": asdict(exit)}
 
-    def _keep_unwatched(self, held: Held, process: Process) -> None:
-        async def keep() -> None:
-            with contextlib.suppress(CrucibleError):
-                await keep_to_log(process, held.log)
+    def _keep_unwatched(self, held: Held, running: Running, kept: StreamLog) -> None:
+        self._unwatched[held.record.id, kept.stream] = Unwatched(
+            held, running, kept, ended=self._ended
+        )
 
-        task = asyncio.create_task(keep())
-        self._unwatched.add(task)
-        task.add_done_callback(self._unwatched.discard)
-
-    async def _resume_unwatched(
-        self, held: Held, info: ExecInfo, claim: asyncio.Event, wait_s: float
-    ) -> None:
-        with contextlib.suppress(CrucibleError):
-            try:
-                async with asyncio.timeout(wait_s):
-                    await claim.wait()
-                    return
-            except TimeoutError:
-                self._unclaimed.pop((held.record.id, info.stream), None)
-            output, errors = held.log.positions(info.stream)
-            process = await held.machine.attach(info, output_offset=output, errors_offset=errors)
-            await keep_to_log(process, held.log)
+    def _ended(self, unwatched: Unwatched, exit: Exit | None) -> None:
+        self._unwatched.pop((unwatched.held.record.id, unwatched.stream), None)
+        stages = [] if exit is None else [("exec", exit.wall_s)]
+        self._audit("exec", unwatched.held, unwatched.kept.facts, exit, stages)
 
     async def _console(self, record_id: str, directory: Path) -> bytes:
         held = self._manager.held.get(record_id)
         if held is not None:
             return await held.machine.console()
         try:
-            return (directory / "console.log").read_bytes()
+            return (directory / CONSOLE_NAME).read_bytes()
         except OSError:
             return b""
-
-    def _note(self, held: Held, process: Process, command: Command, *, detached: bool) -> None:
-        words = [word.decode(errors="replace") for word in command.argv]
-        note = json.dumps({"argv": words, "detached": detached, "at": time.time()}).encode()
-        held.log.append(Piece(stream=process.stream, channel=Channel.INPUT, offset=0, data=note))
 
     def _audit(
         self,
         verb: str,
         held: Held,
-        command: Command,
-        exit: Exit,
+        command: dict[str, Any],
+        exit: Exit | None,
         stages: list[tuple[str, float]],
     ) -> None:
-        record = held.record
-        self._manager.records.write_audit(
-            verb,
-            record.name,
-            {
-                "argv": [os.fsdecode(word) for word in command.argv],
-                "user": command.user,
-                "image": record.spec.image,
-                "image_digest": record.image_digest,
-                "backend": record.backend,
-                "isolation": record.isolation,
-                "exit_status": exit.status,
-                "timed_out": exit.timed_out,
-                "out_of_memory": exit.out_of_memory,
-                "durations": {name: round(seconds, 6) for name, seconds in stages},
-            },
-        )
+        write_audit(self._manager.records, verb, held.record, command, exit, stages)
 
 
-def _facts(held: Held, process: Process) -> dict[str, Any]:
+def _facts(held: Held, running: Running) -> dict[str, Any]:
     return {
-        "stream": process.stream,
-        "pid": process.pid,
+        "stream": running.process.stream,
+        "pid": running.process.pid,
         "name": held.record.name,
         "backend": held.record.backend,
         "isolation": held.record.isolation,
     }
 
 
-def _was_detached(log: OutputLog, stream: int) -> bool:
-    for piece in log.pieces():
-        if piece.stream == stream and piece.channel is Channel.INPUT:
-            with contextlib.suppress(ValueError):
-                return bool(json.loads(piece.data).get("detached"))
-    return False
+def _described(command: Command) -> dict[str, Any]:
+    """The command as the log and the audit tell it."""
+    words = [word.decode(errors="backslashreplace") for word in command.argv]
+    return {"argv": words, "user": command.user, "at": time.time()}
+
+
+def _first(backlog: list[Chunk], channel: Channel, starts: dict[Channel, int]) -> int:
+    """Where a channel really goes on: what was asked for may not be kept any more."""
+    return next((chunk.offset for chunk in backlog if chunk.channel is channel), starts[channel])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,14 @@ _VERBS = {
     ),
 }  # fmt: skip
 
-Verb = Callable[[dict[str, Any], Conversation], Awaitable[dict[str, Any]]]
+# Without the client that asked they are given up. A start or a stop goes on, and a command gets a hangup.
+_FOR_CLIENT = frozenset(
+    ("run", "execs", "logs", "tar_in", "tar_out", "read", "stat", "tree", "baseline", "stats", "ports")
+)  # fmt: skip
+
+REQUEST_S = 10.0
+
+Verb = Callable[[dict[str, Any], Conversation], Coroutine[Any, Any, dict[str, Any]]]
 
 
 class InternalError(CrucibleError):
@@ -65,7 +72,7 @@ class Service:
     def lifecycle(self) -> Lifecycle:
         from crucible.sandbox.service.lifecycle import Lifecycle
 
-        return Lifecycle(self.manager, self.snapshots)
+        return Lifecycle(self.manager, self.snapshots, self.commands)
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -91,8 +98,6 @@ class Service:
             pass
         except CrucibleError as error:
             await client.fail(error)
-        except asyncio.CancelledError:
-            raise
         except Exception as error:
             traceback.print_exc()
             await client.fail(InternalError(f"Crucible failed: {type(error).__name__}: {error}"))
@@ -100,11 +105,30 @@ class Service:
             await client.close()
 
     async def _answer(self, client: Conversation) -> None:
-        request = await client.request()
-        verb = self.verb(str(request.get("verb")))
+        request = await client.request(REQUEST_S)
+        name = str(request.get("verb"))
+        verb = self.verb(name)
+        await client.accept()
         progress.listen(client)
-        await client.succeed(await verb(request, client))
+        work = verb(request, client)
+        await client.succeed(await (_while_there(client, work) if name in _FOR_CLIENT else work))
 
     async def close(self) -> None:
         await self.commands.close()
 
+
+async def _while_there(
+    client: Conversation, work: Coroutine[Any, Any, dict[str, Any]]
+) -> dict[str, Any]:
+    """Work whose result only its client wants: without the client it is given up."""
+    working = asyncio.create_task(work)
+    leaving = asyncio.create_task(client.gone())
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientGone("The client has gone")
+    finally:
+        leaving.cancel()
+        working.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)

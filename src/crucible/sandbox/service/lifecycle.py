@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
-from crucible.errors import BadSetting
+from crucible.errors import BadSetting, SandboxMissing, WrongState
 from crucible.sandbox import seeding
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord, record_as_json
+from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import Conversation
-from crucible.sandbox.service.requests import field, optional, parse_spec
+from crucible.sandbox.service.requests import field, name_field, optional, parse_spec
 from crucible.sandbox.snapshots import Snapshots
 
 _MOST_FORKS = 100
+_LONGEST_GRACE_S = 3600
 
 
 class Lifecycle:
-    def __init__(self, manager: Manager, snapshots: Snapshots) -> None:
+    def __init__(self, manager: Manager, snapshots: Snapshots, commands: Commands) -> None:
         self._manager = manager
         self._snapshots = snapshots
+        self._commands = commands
 
     async def create(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         """The directory is copied in at the first start, when there is a disk to copy to."""
-        name = field(request, "name", str)
+        name = name_field(request)
         source = optional(request, "host_directory", str)
         if source is not None:
             source = str(seeding.check_source(Path(source)))
@@ -34,72 +38,76 @@ class Lifecycle:
         return _answer(record)
 
     async def start(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        return _answer(await self._manager.start(field(request, "name", str)))
+        return _answer(await self._manager.start(name_field(request)))
 
     async def stop(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         grace_s = request.get("grace_s", 5)
-        if not isinstance(grace_s, int | float) or not 0 <= grace_s <= 3600:
+        is_number = isinstance(grace_s, int | float) and not isinstance(grace_s, bool)
+        if not is_number or not 0 <= grace_s <= _LONGEST_GRACE_S:
             raise BadSetting(f"{grace_s!r} is not a time to wait")
-        return _answer(
-            await self._manager.stop(field(request, "name", str), grace_s=float(grace_s))
-        )
+        return _answer(await self._manager.stop(name_field(request), grace_s=float(grace_s)))
 
     async def remove(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        await self._manager.remove(field(request, "name", str), force=bool(request.get("force")))
+        await self._manager.remove(name_field(request), force=bool(request.get("force")))
         return {}
 
     async def pause(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        return _answer(await self._manager.pause(field(request, "name", str)))
+        return _answer(await self._manager.pause(name_field(request)))
 
     async def resume(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        return _answer(await self._manager.resume(field(request, "name", str)))
+        record = await self._manager.resume(name_field(request))
+        held = self._manager.held.get(record.id)
+        if held is not None and held.has_strangers:
+            await self._commands.take_over(held)
+        return _answer(record)
 
     async def prune(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        """Removes every sandbox that is not running."""
+        """Removes every sandbox that is not running; one that is started meanwhile stays."""
         removed = []
         for record in self._manager.records.sandboxes():
             if record.state in ("created", "stopped", "broken") and not record.is_temporary:
-                await self._manager.remove(record.name)
-                removed.append(record.name)
+                with contextlib.suppress(WrongState, SandboxMissing):
+                    await self._manager.remove(record.name)
+                    removed.append(record.name)
         return {"removed": removed}
 
     async def snapshot(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        taken = await self._snapshots.take(field(request, "name", str), field(request, "tag", str))
+        taken = await self._snapshots.take(name_field(request), name_field(request, "tag"))
         return {"snapshot": record_as_json(taken)}
 
     async def snapshot_remove(
         self, request: dict[str, Any], client: Conversation
     ) -> dict[str, Any]:
-        await self._snapshots.remove(field(request, "tag", str))
+        await self._snapshots.remove(name_field(request, "tag"))
         return {}
 
     async def snapshot_export(
         self, request: dict[str, Any], client: Conversation
     ) -> dict[str, Any]:
-        await self._snapshots.export(field(request, "tag", str), Path(field(request, "path", str)))
+        await self._snapshots.export(name_field(request, "tag"), Path(field(request, "path", str)))
         return {}
 
     async def snapshot_import(
         self, request: dict[str, Any], client: Conversation
     ) -> dict[str, Any]:
         taken = await self._snapshots.take_in(
-            Path(field(request, "path", str)), field(request, "tag", str)
+            Path(field(request, "path", str)), name_field(request, "tag")
         )
         return {"snapshot": record_as_json(taken)}
 
     async def restore(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        return _answer(
-            await self._snapshots.restore(field(request, "tag", str), field(request, "name", str))
-        )
+        copy = await self._snapshots.restore(name_field(request, "tag"), name_field(request))
+        await self._commands.take_over(copy)
+        return _answer(copy.record)
 
     async def fork(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         names = request.get("names")
         if not isinstance(names, list) or not 1 <= len(names) <= _MOST_FORKS:
             raise BadSetting(f"A fork needs 1 to {_MOST_FORKS} names")
-        records = await self._snapshots.fork(
-            field(request, "name", str), [str(name) for name in names]
-        )
-        return {"sandboxes": [record_as_json(record) for record in records]}
+        copies = await self._snapshots.fork(name_field(request), [str(name) for name in names])
+        for copy in copies:
+            await self._commands.take_over(copy)
+        return {"sandboxes": [record_as_json(copy.record) for copy in copies]}
 
 
 def _answer(record: SandboxRecord) -> dict[str, Any]:

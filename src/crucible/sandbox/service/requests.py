@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from crucible.errors import BadSetting
 from crucible.images.catalog import Image
-from crucible.sandbox.isolation import parse_isolation
 from crucible.sandbox.session import Command
-from crucible.sandbox.spec import SandboxSpec
+from crucible.sandbox.spec import LARGEST_TIMEOUT_S, SandboxSpec, parse_spec
+
+__all__ = ["field", "name_field", "optional", "parse_command", "parse_spec", "path_field", "whole"]
 
 _Kind = TypeVar("_Kind")
 _LARGEST_ARGUMENTS = 60_000
+_MOST_WORDS = 4000
+_LARGEST_SIDE = 65535
 
 
 def field(request: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind:
     value = request.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise BadSetting(f"The request's {name!r} is missing or not of kind {kind.__name__}")
+    if isinstance(value, str):
+        encoded(value)
     return value
 
 
@@ -27,65 +33,95 @@ def optional(request: Mapping[str, Any], name: str, kind: type[_Kind]) -> _Kind 
     return None if request.get(name) is None else field(request, name, kind)
 
 
-def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
-    known = set(SandboxSpec.__dataclass_fields__)
-    if unknown := set(values) - known:
-        raise BadSetting(f"A sandbox has no setting {sorted(unknown)[0]!r}")
-    given = dict(values)
-    if "min_isolation" in given:
-        given["min_isolation"] = parse_isolation(str(given["min_isolation"]))
-    for name in ("memory_mib", "cpus", "disk_mib"):
-        if name in given:
-            given[name] = field(given, name, int)
-    return SandboxSpec(**given)
+def name_field(request: Mapping[str, Any], name: str = "name") -> str:
+    """A name of ours, which may or may not exist. No name holds bytes that are not text."""
+    value = field(request, name, str)
+    if not value.isprintable():
+        raise BadSetting(f"The request's {name!r} is not a name")
+    return value
+
+
+def path_field(request: Mapping[str, Any]) -> bytes:
+    """An absolute path of the guest."""
+    path = encoded(field(request, "path", str))
+    if not path.startswith(b"/"):
+        raise BadSetting(f"{request['path']!r} is not an absolute path in the sandbox")
+    return path
+
+
+def whole(value: object, name: str, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise BadSetting(
+            f"{value!r} is no {name}: it must be a whole number from {least} to {most}"
+        )
+    return value
+
+
+def encoded(text: str) -> bytes:
+    """Bytes of the host or the guest, as Python carries them in text."""
+    try:
+        data = os.fsencode(text)
+    except UnicodeEncodeError:
+        raise BadSetting(f"{text!r} has characters that cannot be") from None
+    if b"\0" in data:
+        raise BadSetting(f"{text!r} has a NUL byte in it")
+    return data
 
 
 def parse_command(values: Mapping[str, Any], spec: SandboxSpec, image: Image) -> Command:
     """The command as the guest will get it: image, sandbox and request each add to its surroundings."""
-    argv = [os.fsencode(word) for word in _strings(values.get("argv"), "argv")]
-    if not argv:
-        raise BadSetting("There is no command", hint="Give one, like `python3 -c 'print(1)'`")
+    argv = _words(values.get("argv"))
     environment = {
         **dict(image.environment),
         **spec.environment,
-        **_pairs(values.get("environment")),
+        **(optional(values, "environment", dict) or {}),
     }
-    encoded = {os.fsencode(key): os.fsencode(value) for key, value in environment.items()}
-    size = sum(map(len, argv)) + sum(len(key) + len(value) for key, value in encoded.items())
-    if size > _LARGEST_ARGUMENTS or len(argv) > 4000 or len(encoded) > 4000:
+    pairs = {_variable(key): _value(key, value) for key, value in environment.items()}
+    size = sum(map(len, argv)) + sum(len(key) + len(value) for key, value in pairs.items())
+    if size > _LARGEST_ARGUMENTS or len(argv) > _MOST_WORDS or len(pairs) > _MOST_WORDS:
         raise BadSetting(
             f"The command and its environment are too long ({size} bytes)",
             hint="Copy a script in with `crucible cp` and run that",
         )
-    timeout_s = values.get("timeout_s")
     return Command(
         argv=argv,
-        environment=encoded,
-        workdir=os.fsencode(str(values.get("workdir") or spec.workdir or image.workdir)),
-        user=str(values.get("user") or spec.user or image.user),
-        has_terminal=bool(values.get("terminal")),
-        wants_input=bool(values.get("wants_input")),
-        rows=_dimension(values.get("rows"), 24),
-        columns=_dimension(values.get("columns"), 80),
-        timeout_s=None if timeout_s is None else float(timeout_s),
+        environment=pairs,
+        workdir=encoded(optional(values, "workdir", str) or spec.workdir or image.workdir),
+        user=optional(values, "user", str) or spec.user or image.user,
+        has_terminal=values.get("terminal") is True,
+        wants_input=values.get("wants_input") is True,
+        rows=max(1, whole(values.get("rows", 24), "height", 0, _LARGEST_SIDE)),
+        columns=max(1, whole(values.get("columns", 80), "width", 0, _LARGEST_SIDE)),
+        timeout_s=_timeout_s(values.get("timeout_s")),
     )
 
 
-def _strings(value: object, name: str) -> list[str]:
+def _words(value: object) -> list[bytes]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadSetting(f"The request's {name!r} is not a list of words")
-    if any("\0" in item for item in value):
-        raise BadSetting(f"A word of {name!r} has a NUL byte in it")
-    return value
+        raise BadSetting("The request's 'argv' is not a list of words")
+    if not value:
+        raise BadSetting("There is no command", hint="Give one, like `python3 -c 'print(1)'`")
+    return [encoded(item) for item in value]
 
 
-def _pairs(value: object) -> dict[str, str]:
+def _variable(name: object) -> bytes:
+    if not isinstance(name, str) or not name or "=" in name:
+        raise BadSetting(f"{name!r} is not the name of a variable")
+    return encoded(name)
+
+
+def _value(name: str, value: object) -> bytes:
+    if not isinstance(value, str):
+        raise BadSetting(f"The variable {name!r} is not text")
+    return encoded(value)
+
+
+def _timeout_s(value: object) -> float | None:
     if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise BadSetting("The environment is not a set of names and values")
-    return {str(key): str(item) for key, item in value.items()}
-
-
-def _dimension(value: object, default: int) -> int:
-    return min(max(value, 1), 65535) if isinstance(value, int) else default
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(seconds := float(value)):  # type: ignore[arg-type]
+        raise BadSetting(f"{value!r} is not a time limit")
+    if not 0 < seconds <= LARGEST_TIMEOUT_S:
+        raise BadSetting(f"A time limit of {seconds:g} s is out of range", hint="At most 30d")
+    return seconds

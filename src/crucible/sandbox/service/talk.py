@@ -4,34 +4,58 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from crucible.client import protocol
-from crucible.client.protocol import BrokenFrame
 from crucible.errors import BadSetting, CrucibleError
-from crucible.sandbox.output_log import OutputLog, Piece
+from crucible.sandbox.output_log import StreamLog
 from crucible.sandbox.service.conversation import ClientGone, Conversation
-from crucible.sandbox.session import Channel, Exit, Process
+from crucible.sandbox.service.requests import whole
+from crucible.sandbox.session import Channel, Chunk, Exit, Process
 
 HANGUP_GRACE_S = 5.0
+_FLUSH_S = 2.0
 _SIGHUP = 1
-_SIGKILL = 9
+_LARGEST_SIGNAL = 64
+_LARGEST_SIDE = 65535
 
 
-async def talk(process: Process, client: Conversation, log: OutputLog) -> Exit:
-    """Until the command ends. Raises ClientGone, with the command still there, if its client leaves."""
-    input_queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-    listening = asyncio.create_task(_listen(process, client, input_queue))
-    feeding = asyncio.create_task(_feed(process, client, input_queue))
-    sending = asyncio.create_task(_send_output(process, client, log))
-    tasks = {listening, feeding, sending}
+class Detached(Exception):
+    """The client leaves the command to itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """A command under way. Without `kept` its output is for its client alone."""
+
+    process: Process
+    kept: StreamLog | None
+    input_taken: int = 0
+
+
+async def talk(running: Running, client: Conversation, backlog: Iterable[Chunk] = ()) -> Exit:
+    """Until the command ends; `backlog` is what was said before and is read from the log.
+
+    Raises ClientGone or Detached, with the command still there, if its client leaves.
+    """
+    words = _Words(running, client)
+    tasks = {
+        asyncio.create_task(words.listen()),
+        asyncio.create_task(words.feed()),
+        (telling := asyncio.create_task(words.tell(list(backlog)))),
+    }
+    waiting: set[asyncio.Task[Any]] = set(tasks)
     try:
-        waiting = {listening, sending}
-        while sending in waiting:
+        while telling in waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-        return await process.wait()
+        return telling.result()
+    except (CrucibleError, Detached):
+        words.settle()
+        raise
     finally:
         for task in tasks:
             task.cancel()
@@ -49,60 +73,89 @@ async def hang_up(process: Process) -> None:
         await process.forget()
 
 
-async def keep_to_log(process: Process, log: OutputLog) -> Exit:
+async def keep_to_log(running: Running) -> Exit:
     """A command nobody watches: its output goes to the log, at the log's pace."""
-    while (chunk := await process.read()) is not None:
-        log.append(
-            Piece(stream=process.stream, channel=chunk.channel, offset=chunk.offset, data=chunk.data)
-        )
-    exit = await process.wait()
-    await process.forget()
+    while (chunk := await running.process.read()) is not None:
+        if running.kept is not None:
+            running.kept.keep(chunk)
+    exit = await running.process.wait()
+    await running.process.forget()
     return exit
 
 
-async def _send_output(process: Process, client: Conversation, log: OutputLog) -> None:
-    while (chunk := await process.read(grants=False)) is not None:
-        log.append(
-            Piece(stream=process.stream, channel=chunk.channel, offset=chunk.offset, data=chunk.data)
-        )
-        await client.data(chunk.channel, chunk.data)
-    await client.end(Channel.OUTPUT)
-    await client.end(Channel.ERRORS)
+class _Words:
+    """One client's part in a command."""
 
+    def __init__(self, running: Running, client: Conversation) -> None:
+        self._running = running
+        self._process = running.process
+        self._client = client
+        self._input: asyncio.Queue[bytes | None] = asyncio.Queue()
+        # Bytes that the client has not taken yet: first those from the log, then the command's own.
+        self._from_log = {Channel.OUTPUT: 0, Channel.ERRORS: 0}
+        self._ungranted = {Channel.OUTPUT: 0, Channel.ERRORS: 0}
+        client.tell_taken(self._taken)
 
-async def _listen(
-    process: Process, client: Conversation, input_queue: asyncio.Queue[bytes | None]
-) -> None:
-    while True:
-        frame = await client.receive()
-        if frame.kind == protocol.DATA:
-            input_queue.put_nowait(frame.payload[1:])
-        elif frame.kind == protocol.END:
-            input_queue.put_nowait(None)
-        elif frame.kind == protocol.TAKEN:
-            channel, count = protocol.parse_taken(frame.payload)
-            if channel not in (Channel.OUTPUT, Channel.ERRORS):
-                raise BrokenFrame("There is no such output")
-            process.grant(Channel(channel), count)
-        else:
-            await _control(process, protocol.parse_json(frame.payload))
+    async def tell(self, backlog: list[Chunk]) -> Exit:
+        for chunk in backlog:
+            self._from_log[chunk.channel] += len(chunk.data)
+            await self._client.data(chunk.channel, chunk.data)
+        while (chunk_now := await self._process.read(grants=False)) is not None:
+            self._ungranted[chunk_now.channel] += len(chunk_now.data)
+            if self._running.kept is not None:
+                self._running.kept.keep(chunk_now)
+            await self._client.data(chunk_now.channel, chunk_now.data)
+        await self._client.end(Channel.OUTPUT)
+        await self._client.end(Channel.ERRORS)
+        return await self._process.wait()
 
+    async def listen(self) -> None:
+        while True:
+            frame = await self._client.receive()
+            if frame.kind == protocol.DATA:
+                self._input.put_nowait(frame.payload[1:])
+            elif frame.kind == protocol.END:
+                self._input.put_nowait(None)
+            else:
+                await self._control(protocol.parse_json(frame.payload))
 
-async def _control(process: Process, message: dict[str, Any]) -> None:
-    if (number := message.get("signal")) is not None:
-        if not isinstance(number, int) or not 0 < number < 65:
-            raise BadSetting(f"{number!r} is not a signal")
-        await process.signal(number)
-    if (size := message.get("resize")) is not None:
-        rows, columns = (min(max(int(value), 1), 65535) for value in size)
-        await process.resize(rows, columns)
+    async def feed(self) -> None:
+        with contextlib.suppress(ClientGone):
+            while True:
+                data = await self._input.get()
+                if data is None:
+                    await self._process.close_input()
+                else:
+                    await self._process.write(data)
+                    self._running.input_taken += len(data)
+                    await self._client.take_input(len(data))
+                self._input.task_done()
 
+    def settle(self) -> None:
+        """What the client did not take it never will: the command need not wait for it."""
+        for channel, count in self._ungranted.items():
+            self._process.grant(channel, count)
+            self._ungranted[channel] = 0
 
-async def _feed(
-    process: Process, client: Conversation, input_queue: asyncio.Queue[bytes | None]
-) -> None:
-    with contextlib.suppress(ClientGone):
-        while (data := await input_queue.get()) is not None:
-            await process.write(data)
-            await client.take_input(len(data))
-        await process.close_input()
+    async def _control(self, message: dict[str, Any]) -> None:
+        if (number := message.get("signal")) is not None:
+            await self._process.signal(whole(number, "signal", 1, _LARGEST_SIGNAL))
+        if (size := message.get("resize")) is not None:
+            if not isinstance(size, list) or len(size) != 2:
+                raise BadSetting("A size has two sides")
+            rows, columns = (whole(side, "side", 0, _LARGEST_SIDE) for side in size)
+            await self._process.resize(max(rows, 1), max(columns, 1))
+        if message.get("detach") is True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH_S):
+                    await self._input.join()
+            raise Detached
+
+    def _taken(self, number: int, count: int) -> None:
+        channel = Channel(number)
+        from_log = min(count, self._from_log[channel])
+        self._from_log[channel] -= from_log
+        granted = count - from_log
+        if granted:
+            self._ungranted[channel] -= granted
+            self._process.grant(channel, granted)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-import os
 from dataclasses import asdict
 from typing import Any
 
 from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
 from crucible.errors import BadSetting
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.seeding import BASELINE_NAME, entry_as_json
 from crucible.sandbox.service.conversation import Conversation
-from crucible.sandbox.service.requests import field
-from crucible.sandbox.session import ByteStream, Channel
+from crucible.sandbox.service.requests import encoded, name_field, path_field, whole
+from crucible.sandbox.session import ByteStream, Channel, Files
 
-_LISTENING = "0A"
+_LISTENING = b"0A"
+_LARGEST_TABLE = 1 << 20
 _LINES = 65536
 
 
@@ -28,31 +30,31 @@ class Transfers:
     async def tar_in(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         held = self._held(request)
         owner = str(request.get("owner") or held.image.user)
-        count = await held.machine.files.tar_in(_path(request), client.inputs(), owner=owner)
+        count = await held.machine.files.tar_in(path_field(request), client.inputs(), owner=owner)
         return {"count": count}
 
     async def tar_out(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        names = [os.fsencode(str(name)) for name in request.get("names") or ()]
-        async for data in self._held(request).machine.files.tar_out(_path(request), names):
+        names = [encoded(str(name)) for name in request.get("names") or ()]
+        async for data in self._held(request).machine.files.tar_out(path_field(request), names):
             await client.data(Channel.OUTPUT, data)
         await client.end(Channel.OUTPUT)
         return {}
 
     async def read(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        async for data in self._held(request).machine.files.read(_path(request)):
+        async for data in self._held(request).machine.files.read(path_field(request)):
             await client.data(Channel.OUTPUT, data)
         await client.end(Channel.OUTPUT)
         return {}
 
     async def stat(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         entry = await self._held(request).machine.files.stat(
-            _path(request), follow=bool(request.get("follow", True))
+            path_field(request), follow=bool(request.get("follow", True))
         )
         return {"entry": entry_as_json(entry)}
 
     async def tree(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         entries = self._held(request).machine.files.tree(
-            _path(request), hashed=bool(request.get("hashed"))
+            path_field(request), hashed=bool(request.get("hashed"))
         )
         lines: list[bytes] = []
         size = count = 0
@@ -70,7 +72,7 @@ class Transfers:
 
     async def baseline(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         """What the workspace looked like when it was copied in."""
-        record = self._manager.records.find(field(request, "name", str))
+        record = self._manager.records.find(name_field(request))
         held = self._manager.held.get(record.id)
         path = record.directory / BASELINE_NAME
         if record.host_directory is None or not path.exists():
@@ -93,17 +95,11 @@ class Transfers:
         files = self._held(request).machine.files
         ports: set[int] = set()
         for path in (b"/proc/net/tcp", b"/proc/net/tcp6"):
-            text = b"".join([data async for data in files.read(path)]).decode(errors="replace")
-            for line in text.splitlines()[1:]:
-                words = line.split()
-                if len(words) > 3 and words[3] == _LISTENING:
-                    ports.add(int(words[1].rpartition(":")[2], 16))
+            ports |= _listening(await _read_some(files, path))
         return {"ports": sorted(ports)}
 
     async def dial(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        port = field(request, "port", int)
-        if not 0 < port < 65536:
-            raise BadSetting(f"{port} is not a port")
+        port = whole(request.get("port"), "port", 1, 65535)
         stream = await self._held(request).machine.dial(port)
         await client.started({})
         outward = asyncio.create_task(_outward(stream, client))
@@ -121,12 +117,33 @@ class Transfers:
         return {}
 
     def _held(self, request: dict[str, Any]) -> Held:
-        return self._manager.running(field(request, "name", str))
+        return self._manager.running(name_field(request))
+
+
+async def _read_some(files: Files, path: bytes) -> bytes:
+    """The beginning of a file: the guest may say that it has no end."""
+    text = b""
+    async for data in files.read(path, length=_LARGEST_TABLE):
+        text += data
+        if len(text) >= _LARGEST_TABLE:
+            break
+    return text
+
+
+def _listening(table: bytes) -> set[int]:
+    ports = set()
+    for line in table.splitlines()[1:]:
+        words = line.split()
+        if len(words) > 3 and words[3] == _LISTENING:
+            with contextlib.suppress(ValueError):
+                ports.add(int(words[1].rpartition(b":")[2], 16))
+    return ports
 
 
 async def _outward(stream: ByteStream, client: Conversation) -> None:
-    while data := await stream.read():
-        await client.data(Channel.OUTPUT, data)
+    with contextlib.suppress(ConnectionResetError):
+        while data := await stream.read():
+            await client.data(Channel.OUTPUT, data)
     await client.end(Channel.OUTPUT)
 
 
@@ -139,12 +156,5 @@ async def _inward(stream: ByteStream, client: Conversation) -> None:
         elif frame.kind == protocol.END:
             await stream.close_write()
             return
-        elif frame.kind != protocol.TAKEN:
+        else:
             raise BrokenFrame("Data was expected")
-
-
-def _path(request: dict[str, Any]) -> bytes:
-    path = os.fsencode(field(request, "path", str))
-    if not path.startswith(b"/") or b"\0" in path:
-        raise BadSetting(f"{request['path']!r} is not an absolute path in the sandbox")
-    return path

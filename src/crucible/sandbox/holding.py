@@ -1,0 +1,43 @@
+"""A running sandbox in this process's hands, and how a record says in whose hands it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+from crucible.images.catalog import Image
+from crucible.sandbox import processes
+from crucible.sandbox.backend import KeepsMachines, Machine, MachineHandle
+from crucible.sandbox.output_log import OutputLog
+from crucible.sandbox.records import SandboxRecord
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """`has_strangers`: commands run in it that this process did not start and has not taken up yet."""
+
+    record: SandboxRecord
+    machine: Machine
+    backend: KeepsMachines
+    image: Image
+    log: OutputLog
+    has_strangers: bool = False
+    watcher: asyncio.Task[None] | None = None
+
+
+def handle_of(record: SandboxRecord) -> MachineHandle | None:
+    if record.pid is None:
+        return None
+    return MachineHandle(pid=record.pid, started=record.pid_started, detail=record.pid_detail)
+
+
+def is_held(record: SandboxRecord) -> bool:
+    """Whether the process that said it holds this sandbox still lives."""
+    return processes.is_running(record.holder_pid, record.holder_started)
+
+
+def holder() -> dict[str, object]:
+    """This process, as a record names it."""
+    pid = os.getpid()
+    return {"holder_pid": pid, "holder_started": processes.start_mark(pid) or ""}

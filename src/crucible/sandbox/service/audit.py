@@ -1,0 +1,35 @@
+"""One line per command that was run: who, what, where, how strongly isolated, how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crucible.sandbox.records import Records, SandboxRecord
+from crucible.sandbox.session import Exit
+
+
+def write_audit(
+    records: Records,
+    verb: str,
+    record: SandboxRecord,
+    command: dict[str, Any],
+    exit: Exit | None,
+    stages: list[tuple[str, float]],
+) -> None:
+    """Without `exit` the command was cut short: its client, its sandbox or its holder went first."""
+    records.write_audit(
+        verb,
+        record.name,
+        {
+            "argv": command.get("argv"),
+            "user": command.get("user"),
+            "image": record.spec.image,
+            "image_digest": record.image_digest,
+            "backend": record.backend,
+            "isolation": record.isolation,
+            "exit_status": None if exit is None else exit.status,
+            "timed_out": exit is not None and exit.timed_out,
+            "out_of_memory": exit is not None and exit.out_of_memory,
+            "durations": {name: round(seconds, 6) for name, seconds in stages},
+        },
+    )

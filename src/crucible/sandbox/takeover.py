@@ -1,0 +1,73 @@
+"""Takes over the machines of a holder that died, each to where its record and the host agree."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+
+from crucible.errors import CrucibleError, GuestGone
+from crucible.images.catalog import load_image
+from crucible.sandbox.backend import KeepsMachines, MachineHandle
+from crucible.sandbox.holding import Held, handle_of, holder
+from crucible.sandbox.manager import Manager
+from crucible.sandbox.output_log import OutputLog
+from crucible.sandbox.records import SandboxRecord
+
+_STOP_GRACE_S = 5.0
+
+
+async def take_all_over(manager: Manager) -> None:
+    """Every named sandbox at once: one whose guest is silent does not keep the others waiting."""
+    named = [record for record in manager.records.sandboxes() if not record.is_temporary]
+    await asyncio.gather(*(take_over(manager, record) for record in named))
+
+
+async def take_over(manager: Manager, record: SandboxRecord) -> None:
+    """What cannot be taken over is marked as broken and its machine left alone; the log tells why."""
+    try:
+        async with manager.lock(record.name):
+            await _take_over(manager, record)
+    except Exception as error:
+        traceback.print_exception(error)
+        why = error.message if isinstance(error, CrucibleError) else f"Crucible failed: {error!r}"
+        manager.records.update(record.id, state="broken", note=why)
+
+
+async def _take_over(manager: Manager, record: SandboxRecord) -> None:
+    backend = manager.backend_named(record.backend)
+    handle = handle_of(record)
+    is_reported = record.state in ("running", "paused", "stopping", "broken")
+    if handle is None or not is_reported or not backend.is_alive(handle):
+        await manager.settle(record)
+        return
+    try:
+        held = await _adopt(manager, record, backend, handle)
+    except GuestGone as gone:
+        await manager.settle(record)
+        manager.mark_stopped(record, note=gone.why)
+        return
+    except CrucibleError:
+        if record.state == "stopping":
+            await manager.settle(record)
+            return
+        raise
+    manager.hold(held)
+    if record.state == "stopping":
+        await manager.finish_stop(held, grace_s=_STOP_GRACE_S)
+
+
+async def _adopt(
+    manager: Manager, record: SandboxRecord, backend: KeepsMachines, handle: MachineHandle
+) -> Held:
+    image = load_image(manager.config.home, record.spec.image)
+    plan = manager.plan(record, image, lifetime="sandbox", disk_is_kept=True)
+    machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
+    state = "running" if record.state == "broken" else record.state
+    return Held(
+        record=manager.records.update(record.id, state=state, note="", **holder()),
+        machine=machine,
+        backend=backend,
+        image=image,
+        log=OutputLog(record.directory),
+        has_strangers=True,
+    )
