@@ -12,14 +12,16 @@ from crucible.client.command import Conduct
 
 
 def main() -> int:
-    path, conduct = sys.argv[1], Conduct(**json.loads(sys.argv[2]))
+    path, settings = sys.argv[1], json.loads(sys.argv[2])
+    request = {"verb": settings.pop("verb", "exec")}
+    conduct = Conduct(**settings)
 
     def connect() -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(path)
         return connection
 
-    return join(connect, {"verb": "exec"}, conduct=conduct, doing="waiting")
+    return join(connect, request, conduct=conduct, doing="waiting")
 
 
 if __name__ == "__main__":

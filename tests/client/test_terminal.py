@@ -10,6 +10,7 @@ import shlex
 import signal
 import struct
 import termios
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -139,6 +140,24 @@ def test_a_new_size_is_told_to_the_guest(tmp_path: Path) -> None:
     with playing(tmp_path, script) as service, screen(service, has_terminal=True) as shown:
         shown.until(b"ready")
         shown.resize(43, 137)
+        assert shown.status() == 0
+
+
+def test_a_command_that_is_returned_to_gets_our_size(tmp_path: Path) -> None:
+    def script(peer: Peer) -> None:
+        assert peer.request() == {"verb": "attach"}
+        may_start.wait(DEADLINE_S)
+        peer.start()
+        assert peer.message() == {"resize": [21, 79]}
+        peer.say(ok=EXITED)
+
+    may_start = threading.Event()
+    with (
+        playing(tmp_path, script) as service,
+        screen(service, verb="attach", has_terminal=True) as shown,
+    ):
+        shown.resize(21, 79)
+        may_start.set()
         assert shown.status() == 0
 
 

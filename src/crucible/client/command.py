@@ -132,7 +132,9 @@ class _Joined:
         self._output = DescriptorSink(STDOUT, wakeup.nudge)
         self._errors = DescriptorSink(STDERR, wakeup.nudge)
         self._keys = terminal.DetachKeys() if conduct.can_detach else None
-        self._size = terminal.window_size(STDOUT, STDIN)
+        # A command that is begun gets our size with the request; one that runs already has another's.
+        is_new = request["verb"] != "attach"
+        self._size = terminal.window_size(STDOUT, STDIN) if is_new else None
         self._started: Started | None = None
         self._is_in_background = False
         self._interrupts = 0
