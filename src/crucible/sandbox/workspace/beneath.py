@@ -113,13 +113,16 @@ class Beneath:
 
 
 class NewFile:
-    """A file being written beside its final name; it takes that name by `place`, or vanishes by `drop`."""
+    """A file being written; it takes its final name by `place`, or vanishes by `drop`.
 
-    def __init__(self, parent: int) -> None:
+    It is written beside that name, so that whoever has the name keeps it until then. With `name` it begins under it
+    at once where nobody has it, which is cheaper.
+    """
+
+    def __init__(self, parent: int, *, name: bytes = b"") -> None:
         self._parent = os.dup(parent)
-        self._aside = aside_name()
         try:
-            self.descriptor = os.open(self._aside, _WRITE_NEW, 0o600, dir_fd=self._parent)
+            self._name, self.descriptor = self._open(name)
         except BaseException:
             os.close(self._parent)
             raise
@@ -133,15 +136,23 @@ class NewFile:
         """Under its final name, in place of whatever is no directory; returns what the file is."""
         os.fchmod(self.descriptor, mode & 0o777)
         os.utime(self.descriptor, ns=(mtime_ns, mtime_ns))
-        os.rename(self._aside, name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
+        if self._name != name:
+            os.rename(self._name, name, src_dir_fd=self._parent, dst_dir_fd=self._parent)
         status = os.fstat(self.descriptor)
         self._close()
         return status
 
     def drop(self) -> None:
         with contextlib.suppress(OSError):
-            os.unlink(self._aside, dir_fd=self._parent)
+            os.unlink(self._name, dir_fd=self._parent)
         self._close()
+
+    def _open(self, name: bytes) -> tuple[bytes, int]:
+        if name:
+            with contextlib.suppress(FileExistsError):
+                return name, os.open(name, _WRITE_NEW, 0o600, dir_fd=self._parent)
+        aside = aside_name()
+        return aside, os.open(aside, _WRITE_NEW, 0o600, dir_fd=self._parent)
 
     def _close(self) -> None:
         os.close(self.descriptor)

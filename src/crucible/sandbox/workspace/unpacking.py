@@ -125,7 +125,8 @@ class Unpacker:
         with host_errors(self._parts):
             match member.type:
                 case MemberType.FILE:
-                    self._file = NewFile(self._parent(self._parts))
+                    parent = self._parent(self._parts)
+                    self._file = NewFile(parent, name=self._parts[-1])
                 case MemberType.DIRECTORY:
                     self._make_directory(self._parts, member)
                 case MemberType.SYMLINK:
