@@ -15,6 +15,7 @@ import (
 	"crucible.dev/agent/identity"
 	"crucible.dev/agent/service"
 	"crucible.dev/agent/system"
+	"crucible.dev/agent/wire"
 	"crucible.dev/agent/world"
 )
 
@@ -84,6 +85,7 @@ func run() error {
 		Machine:  &system.Machine{User: groups, Disk: boot.Disk, DiskDev: boot.DiskDev, Sysroot: boot.Sysroot},
 		World:    place,
 	}
+	commands.IsFrozen = func() bool { return host.State() == wire.StateFrozen }
 	link := channel.NewLink(port, "crucible-agent "+version, host.Open, host.State)
 	host.Link, commands.Link = link, link
 	return link.Run()

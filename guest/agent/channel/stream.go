@@ -34,7 +34,7 @@ func NewStream(link *Link, id uint32, session uint64, serve func(*Stream) (wire.
 
 func (s *Stream) Start() {
 	go func() {
-		result, err := s.serve(s)
+		result, err := s.serveSafely()
 		if err == nil {
 			err = s.output.finish()
 		}
@@ -49,6 +49,16 @@ func (s *Stream) Start() {
 		}
 		s.Drop()
 	}()
+}
+
+// serveSafely keeps a mistake in one verb from ending the machine.
+func (s *Stream) serveSafely() (result wire.Message, err error) {
+	defer func() {
+		if recover() != nil {
+			err = failure.New(failure.IO, "the agent made a mistake")
+		}
+	}()
+	return s.serve(s)
 }
 
 // Output is channel 1. Its END goes out with the answer, unless End was called before.

@@ -118,17 +118,17 @@ const endOfTransmission = 4
 // pumpInput writes what the host sends. At its end a pipe is closed; a terminal is told with ^D.
 func (e *Execution) pumpInput(streams *stdio) {
 	var buffer [4096]byte
-	isWhole := false
+	isWhole, isRefused := false, false
 	for {
 		count, err := e.input.Read(buffer[:])
 		if err != nil {
 			isWhole = err == io.EOF
 			break
 		}
-		if _, err := streams.input.Write(buffer[:count]); err != nil {
-			// The command reads no more; what still comes is taken and thrown away.
-			e.input.Close(channel.ErrAbandoned)
-			break
+		if !isRefused {
+			// Once the command reads no more, what still comes is taken and thrown away.
+			_, err = streams.input.Write(buffer[:count])
+			isRefused = err != nil
 		}
 	}
 	if !streams.isPty {

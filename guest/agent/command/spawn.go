@@ -28,6 +28,10 @@ func (s *Starter) spawn(request *wire.Exec, group *cgroup.Group) (started spawne
 }
 
 func (s *Starter) spawnHere(request *wire.Exec, group *cgroup.Group) (spawned, error) {
+	// A child born frozen would never get to its program, and this thread would wait for it.
+	if s.IsFrozen() {
+		return spawned{}, failure.New(failure.Frozen, "the machine is frozen")
+	}
 	account, err := accounts.Lookup(request.User)
 	if err != nil {
 		return spawned{}, err

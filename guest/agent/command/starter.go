@@ -23,7 +23,8 @@ const (
 
 // Starter knows all commands of the machine.
 type Starter struct {
-	Link *channel.Link
+	Link     *channel.Link
+	IsFrozen func() bool
 
 	world    *world.World
 	groups   *cgroup.User

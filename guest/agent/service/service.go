@@ -153,6 +153,7 @@ func (s *Service) freeze(_ *channel.Stream, body []byte) (wire.Message, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.setFrozen(true)
+	s.World.Spawner(func() {}) // a command that is just starting has left its last step behind
 	if err := s.Machine.Freeze(); err != nil {
 		s.unfreeze()
 		return nil, err
