@@ -94,7 +94,7 @@ class Transfers:
         """Where programs in the sandbox listen, as its kernel tells it."""
         files = self._held(request).machine.files
         ports: set[int] = set()
-        for path in (b"/proc/net/tcp", b"/proc/net/tcp6"):
+        for path in (b"/proc/1/net/tcp", b"/proc/1/net/tcp6"):
             ports |= _listening(await _read_some(files, path))
         return {"ports": sorted(ports)}
 
