@@ -86,7 +86,8 @@ func run() error {
 		World:    place,
 	}
 	commands.IsFrozen = func() bool { return host.State() == wire.StateFrozen }
-	link := channel.NewLink(port, "crucible-agent "+version, host.Open, host.State)
+	exchange := channel.OpenExchange(boot.ExchangeDev)
+	link := channel.NewLink(port, exchange, "crucible-agent "+version, host.Open, host.State)
 	host.Link, commands.Link = link, link
 	return link.Run()
 }

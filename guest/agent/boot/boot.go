@@ -20,6 +20,9 @@ const (
 	modules  = "/modules/"
 	imageDev = "/dev/vda"
 	DiskDev  = "/dev/vdb"
+
+	// ExchangeDev is where the host lays down large input.
+	ExchangeDev = "/dev/vdc"
 )
 
 // Disk is where the writable filesystem is mounted.

@@ -19,6 +19,8 @@ const (
 	reserveBytes = 16 << 20 // for the agent and what the kernel does not account, besides a fortieth
 	pidsLeast    = 256
 	pidsMost     = 4096
+
+	quietDelay = 100 * time.Millisecond
 )
 
 // User is the group that holds everything the user runs.
@@ -59,7 +61,7 @@ func NewUser(memoryTotal, memoryAvailable uint64) (*User, error) {
 		return nil, err
 	}
 	group := &User{}
-	group.PrepareNext()
+	group.prepareNext()
 	return group, nil
 }
 
@@ -85,9 +87,11 @@ func (u *User) Take() (*Group, error) {
 	return group, nil
 }
 
-// PrepareNext does the slow work after a command has started: it makes the next group ahead of its
-// use and removes those that have become empty.
-func (u *User) PrepareNext() {
+// PrepareSoon does the slow work in a quiet moment, out of the way of the command that caused it.
+func (u *User) PrepareSoon() { time.AfterFunc(quietDelay, u.prepareNext) }
+
+// prepareNext makes the next group ahead of its use and removes those that have become empty.
+func (u *User) prepareNext() {
 	if !u.preparing.TryLock() {
 		return
 	}
@@ -128,10 +132,13 @@ func (u *User) make() (*Group, error) {
 }
 
 func (u *User) remove(path string) {
-	err := syscall.Rmdir(path)
-	if err == nil || err == syscall.ENOENT {
+	if err := syscall.Rmdir(path); err != syscall.EBUSY {
 		return
 	}
+	u.removeLater(path)
+}
+
+func (u *User) removeLater(path string) {
 	u.mutex.Lock()
 	u.stale = append(u.stale, path)
 	u.mutex.Unlock()

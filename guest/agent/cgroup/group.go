@@ -41,8 +41,9 @@ func (g *Group) CloseFd() {
 	}
 }
 
-// Release removes the group now, or later when its last process has ended.
+// Release lets the group be removed once its last process has ended.
 func (g *Group) Release() {
 	g.CloseFd()
-	g.user.remove(g.path)
+	g.user.removeLater(g.path)
+	g.user.PrepareSoon()
 }

@@ -37,8 +37,9 @@ type Opener func(stream uint32, session uint64, verb wire.Verb, body []byte) (En
 
 // Link is the conversation with one host after another.
 type Link struct {
-	port  *Port
-	agent string
+	port     *Port
+	exchange *Exchange
+	agent    string
 	open  Opener
 	state func() uint8
 
@@ -53,9 +54,9 @@ type Link struct {
 	hello      chan struct{}
 }
 
-func NewLink(port *Port, agent string, open Opener, state func() uint8) *Link {
+func NewLink(port *Port, exchange *Exchange, agent string, open Opener, state func() uint8) *Link {
 	return &Link{
-		port: port, agent: agent, open: open, state: state,
+		port: port, exchange: exchange, agent: agent, open: open, state: state,
 		streams: map[uint32]Endpoint{}, hello: make(chan struct{}, 1),
 	}
 }
@@ -117,6 +118,16 @@ func (l *Link) deliver(endpoint Endpoint, frame wire.Frame) error {
 			return endpoint.Data(frame.Payload)
 		}
 		endpoint.End()
+	case wire.Fetch:
+		var place wire.Place
+		if err := wire.Decode(frame.Payload, &place); err != nil {
+			return badBody(err)
+		}
+		payload, err := l.exchange.Fetch(place)
+		if err != nil {
+			return err
+		}
+		return endpoint.Data(payload)
 	case wire.Window:
 		var window wire.Limit
 		if err := wire.Decode(frame.Payload, &window); err != nil {

@@ -33,7 +33,7 @@ func (e *Execution) live() {
 		return
 	}
 	go e.deliver()
-	go e.starter.groups.PrepareNext()
+	e.starter.groups.PrepareSoon()
 	stopClock := e.watchClock()
 	status := process.wait()
 	result := e.conclude(status)

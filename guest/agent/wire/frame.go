@@ -40,6 +40,7 @@ const (
 	Fail   Kind = 9
 	Forget Kind = 10
 	Attach Kind = 11
+	Fetch  Kind = 12
 )
 
 type Channel uint8
@@ -93,7 +94,7 @@ func ParseHeader(raw []byte) (Header, error) {
 		return header, errors.New("marker")
 	case raw[3] != 0:
 		return header, errors.New("zero byte")
-	case header.Kind < Sync || header.Kind > Attach:
+	case header.Kind < Sync || header.Kind > Fetch:
 		return header, errors.New("unknown kind")
 	case length > PayloadMax:
 		return header, errors.New("length above the cap")
@@ -147,6 +148,8 @@ func checkLength(header Header) error {
 		least, most = 8, 8
 	case Attach:
 		least, most = 16, 16
+	case Fetch:
+		least, most = 12, 12
 	}
 	if header.Length < least || header.Length > most {
 		return errors.New("size of the payload")

@@ -47,6 +47,14 @@ type Offsets struct{ Output, Errors uint64 }
 
 func (m *Offsets) fields(b *body) { b.u64(&m.Output); b.u64(&m.Errors) }
 
+// Place is where the input of a FETCH lies in the exchange.
+type Place struct {
+	Offset uint64
+	Length uint32
+}
+
+func (m *Place) fields(b *body) { b.u64(&m.Offset); b.u32(&m.Length) }
+
 type Failure struct{ Code, Message string }
 
 func (m *Failure) fields(b *body) { b.text(&m.Code); b.text(&m.Message) }

@@ -166,6 +166,8 @@ func (c *messageCase) body() (Message, int) {
 		return &Failure{}, 0
 	case Attach:
 		return &Offsets{}, 0
+	case Fetch:
+		return &Place{}, 0
 	}
 	if make == nil {
 		return nil, prefix
