@@ -46,6 +46,9 @@ def decoded(vector: dict[str, Any]) -> tuple[Any, bytes]:
         case Kind.ATTACH:
             message = notes.decode_attach(payload)
             return message, notes.encode_attach(message)
+        case Kind.FETCH:
+            message = notes.decode_place(payload)
+            return message, notes.encode_place(message)
         case Kind.DATA:
             records = answers.Records()
             entries = list(records.feed(payload))

@@ -8,7 +8,7 @@ import (
 	"crucible.dev/agent/wire"
 )
 
-const grantStep = wire.WindowBytes / 4
+const grantStep = wire.WindowBytes / 2
 
 // Inbox holds the input of one stream between the link, which never waits, and the reader, who
 // takes it when it likes and thereby grants the host more.

@@ -30,7 +30,7 @@ func meetHost(t *testing.T, open func(link *Link) Opener) *host {
 		t.Fatal(err)
 	}
 	var link *Link
-	link = NewLink(&Port{file: file, raw: raw}, "test", func(stream uint32, session uint64, verb wire.Verb, body []byte) (Endpoint, error) {
+	link = NewLink(&Port{file: file, raw: raw}, &Exchange{fd: -1}, "test", func(stream uint32, session uint64, verb wire.Verb, body []byte) (Endpoint, error) {
 		return open(link)(stream, session, verb, body)
 	}, func() uint8 { return wire.StateLive })
 	go link.Run()

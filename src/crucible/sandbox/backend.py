@@ -11,6 +11,9 @@ from crucible.images.catalog import Image
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.session import ExecInfo, Identity, Process, Session
 
+# The size of the disk on which large input is laid down for a machine; PROTOCOL.md fixes it.
+EXCHANGE_BYTES = 4 << 20
+
 Report = Callable[[str, str], None]
 Lifetime = Literal["command", "sandbox"]
 

@@ -33,6 +33,7 @@ class Kind(IntEnum):
     FAIL = 9
     FORGET = 10
     ATTACH = 11
+    FETCH = 12
 
 
 class Frame(NamedTuple):
@@ -66,6 +67,7 @@ RULES: Final = {
         Rule(Kind.FAIL, True, 0, 0, MAX_PAYLOAD),
         Rule(Kind.FORGET, True, 0, 0, 0),
         Rule(Kind.ATTACH, True, 0, 16, 16),
+        Rule(Kind.FETCH, True, 0, 12, 12),
     )
 }
 

@@ -43,6 +43,13 @@ class Window(NamedTuple):
     limit: int
 
 
+class Place(NamedTuple):
+    """Where the input of a FETCH lies in the exchange."""
+
+    offset: int
+    length: int
+
+
 _NOTES: Final[dict[int, tuple[type[Any], Field]]] = {
     1: (Started, group(Started, U32)),
     2: (Attached, group(Attached, U64, U64, U64)),
@@ -53,6 +60,7 @@ _NOTES: Final[dict[int, tuple[type[Any], Field]]] = {
 _NUMBERS: Final = {kind: number for number, (kind, _) in _NOTES.items()}
 _ATTACH: Final = group(Attach, U64, U64)
 _WINDOW: Final = group(Window, U64)
+_PLACE: Final = group(Place, U64, U32)
 
 
 def encode_note(note: Note) -> bytes:
@@ -95,3 +103,14 @@ def decode_window(payload: bytes) -> Window:
     window: Window = _WINDOW.read(reader)
     reader.end()
     return window
+
+
+def encode_place(place: Place) -> bytes:
+    return place.offset.to_bytes(8, "little") + place.length.to_bytes(4, "little")
+
+
+def decode_place(payload: bytes) -> Place:
+    reader = Reader(payload)
+    place: Place = _PLACE.read(reader)
+    reader.end()
+    return place

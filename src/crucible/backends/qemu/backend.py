@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _PROBE_DEADLINE_S = 8.0
 _ADOPT_DEADLINE_S = 15.0
-_TEMPLATE_GENERATION = 1
+_TEMPLATE_GENERATION = 2
 
 
 class QemuBackend:
@@ -181,12 +181,13 @@ class QemuBackend:
 
         async def make(directory: Path) -> None:
             blank = await asyncio.to_thread(disks.make_blank, self._home / "blanks", blank_mib)
-            # A maker that was killed may have left its machine's limits behind.
-            bury(directory, f"template-{key}", None)
+            # A maker that was killed may have left its machine's limits behind. Another home's is not ours.
+            name = f"template-{key}-{template_key({'home': str(self._home)})[:8]}"
+            bury(directory, name, None)
             await foundry.make_template(
                 dataclasses.replace(
                     plan,
-                    sandbox_id=f"template-{key}",
+                    sandbox_id=name,
                     name="template",
                     directory=directory,
                     disk_mib=blank_mib,

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from crucible.backends.qemu.jail import find_program
 from crucible.errors import BuildFailed, HostDiskFull, StateDamaged
+from crucible.sandbox.backend import EXCHANGE_BYTES
 
 ROOT_NAME = "root.squashfs"
 BLANK_NAME = "disk-0.raw"
+EXCHANGE_NAME = "exchange.raw"
 _CLUSTER_BITS = 16
 _CLUSTER = 1 << _CLUSTER_BITS
 _QCOW2_MAGIC = 0x514649FB
@@ -47,6 +49,17 @@ def find_chain(directory: Path) -> DiskChain:
     if len(layers) < 2 or not layers[0].exists():
         raise StateDamaged(f"The disk of the sandbox in {directory} is gone")
     return DiskChain(layers=tuple(layers))
+
+
+def make_exchange(directory: Path) -> Path:
+    """The disk on which large input is laid down for the machine, which can only read it."""
+    path = directory / EXCHANGE_NAME
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, EXCHANGE_BYTES)
+    finally:
+        os.close(descriptor)
+    return path
 
 
 def clear(directory: Path) -> None:

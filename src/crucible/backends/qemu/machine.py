@@ -13,6 +13,7 @@ from crucible.backends.qemu.vmm import Vmm
 from crucible.errors import BootFailed, GuestGone, GuestSilent, SandboxError
 from crucible.sandbox.backend import BootPlan, MachineHandle, Stage
 from crucible.sandbox.guest.channel import FLUSH_AFTER_S, GuestChannel
+from crucible.sandbox.guest.exchange import Exchange
 from crucible.sandbox.guest.session import GuestSession
 from crucible.sandbox.session import (
     ByteStream,
@@ -165,7 +166,10 @@ async def drop_unused_layers(vmm: Vmm, directory: Path) -> None:
     """Whoever failed or died while it froze a disk may have left an empty layer that nothing is written to."""
     blocks = await vmm.monitor.execute("query-block")
     used = {block.get("inserted", {}).get("node-name") for block in blocks}
-    nodes = {node.get("node-name") for node in await vmm.monitor.execute("query-named-block-nodes")}
+    nodes = {
+        node.get("node-name")
+        for node in await vmm.monitor.execute("query-named-block-nodes", {"flat": True})
+    }
     layers = disks.find_chain(directory).layers
     for number in reversed(range(1, len(layers))):
         if f"disk-{number}" in used:
@@ -189,6 +193,9 @@ async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -
             deadline_s=deadline_s,
             why_gone=vmm.ended,
             flush_after_s=flush_after_s,
+            exchange=Exchange(
+                os.open(plan.directory / disks.EXCHANGE_NAME, os.O_WRONLY | os.O_CLOEXEC)
+            ),
         )
     )
     ending = asyncio.create_task(vmm.ended())

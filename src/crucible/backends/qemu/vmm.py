@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crucible.backends.qemu import jail
+from crucible.backends.qemu import disks, jail
 from crucible.backends.qemu.command import BootFiles, Shape, Wiring, arguments, machine_word
 from crucible.backends.qemu.disks import ROOT_NAME, DiskChain
 from crucible.backends.qemu.limits import find_group
@@ -293,6 +293,7 @@ def _open_wiring(
         monitor=listeners[0].fileno(),
         agent=listeners[1].fileno(),
         root=take(plan.directory / ROOT_NAME),
+        exchange=take(disks.make_exchange(plan.directory)),
         disks=[*frozen, take(plan.chain.top, os.O_RDWR)],
         kernel=take(plan.boot.kernel) if plan.boot else -1,
         initramfs=take(plan.boot.initramfs) if plan.boot else -1,

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from crucible.errors import GuestGone, GuestSilent, ProtocolBroken, Refused, SandboxError
+from crucible.sandbox.guest.exchange import Exchange
 from crucible.sandbox.guest.link import Link
 from crucible.sandbox.guest.stream import AnswerT, Stream
 from crucible.wire.decoder import Decoder
@@ -33,6 +34,7 @@ class GuestChannel:
     def __init__(self, name: str, nonce: bytes, why_gone: WhyGone | None) -> None:
         self.name = name
         self.failure: SandboxError | None = None
+        self.exchange: Exchange | None = None
         self.hello: Hello
         self._nonce = nonce
         self._why_gone = why_gone
@@ -59,6 +61,7 @@ class GuestChannel:
         name: str,
         why_gone: WhyGone | None = None,
         flush_after_s: float = FLUSH_AFTER_S,
+        exchange: Exchange | None = None,
     ) -> GuestChannel:
         """Meets the agent behind a connected socket, which now belongs to the channel.
 
@@ -66,6 +69,7 @@ class GuestChannel:
         end. `flush_after_s` is how long a first SYNC may go unanswered before more are sent.
         """
         channel = cls(name, os.urandom(NONCE_BYTES), why_gone)
+        channel.exchange = exchange
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: channel._link, sock=sock)
@@ -150,6 +154,8 @@ class GuestChannel:
             self.send(encode(Kind.WINDOW, stream, encode_window(limit), channel))
 
     def drop(self, stream: int) -> None:
+        if self.exchange is not None:
+            self.exchange.drop(stream)
         self._streams.pop(stream, None)
         for key in [key for key in self._grants if key[0] == stream]:
             del self._grants[key]
@@ -227,6 +233,8 @@ class GuestChannel:
             return
         self.failure = failure
         self._over.set_result(failure)
+        if self.exchange is not None:
+            self.exchange.close()
         if not self._met.done():
             self._met.set_exception(failure)
             self._met.exception()

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
 from crucible.errors import GuestSilent, ProtocolBroken, Refused, SandboxError
+from crucible.sandbox.guest.exchange import WORTHWHILE_BYTES, Exchange
 from crucible.sandbox.guest.inbound import Inbound, Piece
 from crucible.sandbox.guest.refusals import refusal
 from crucible.wire.answers import Answer, Fail, decode_answer, decode_fail
@@ -16,10 +17,12 @@ from crucible.wire.notes import (
     Attached,
     Connected,
     Note,
+    Place,
     Started,
     decode_note,
     decode_window,
     encode_note,
+    encode_place,
 )
 from crucible.wire.requests import EXEC_PTY, Exec, Request, Verb, verb_of
 
@@ -45,6 +48,7 @@ class Carrier(Protocol):
 
     name: str
     failure: SandboxError | None
+    exchange: Exchange | None
 
     async def writable(self) -> None: ...
     def send(self, frame: bytes) -> None: ...
@@ -125,10 +129,23 @@ class Stream:
                 await self._writable(seconds)
                 if not self._is_fed or self.has_ended:
                     return
-                count = min(len(rest), self._limit - self._sent, MAX_PAYLOAD)
-                self._carrier.send(encode(Kind.DATA, self.number, rest[:count], INPUT))
+                count = self._send_some(rest[: self._limit - self._sent])
                 self._sent += count
                 rest = rest[count:]
+
+    def _send_some(self, data: memoryview) -> int:
+        """By way of the exchange if there is one and it pays, else in the frame itself."""
+        exchange = self._carrier.exchange
+        if exchange is not None and len(data) >= WORTHWHILE_BYTES:
+            data = data[:WINDOW_BYTES]
+            place = exchange.lay(self.number, data, self._sent + len(data))
+            if place is not None:
+                payload = encode_place(Place(place, len(data)))
+                self._carrier.send(encode(Kind.FETCH, self.number, payload))
+                return len(data)
+        data = data[:MAX_PAYLOAD]
+        self._carrier.send(encode(Kind.DATA, self.number, data, INPUT))
+        return len(data)
 
     async def put_end(self) -> None:
         async with self._feeding:
@@ -203,6 +220,8 @@ class Stream:
                         f"a window for channel {frame.channel} of a {self._verb.name}"
                     )
                 self._limit = max(self._limit, decode_window(frame.payload).limit)
+                if self._carrier.exchange is not None:
+                    self._carrier.exchange.acknowledge(self.number, self._limit - WINDOW_BYTES)
             case Kind.NOTE:
                 self._receive_note(decode_note(frame.payload))
             case Kind.RESULT:
