@@ -38,8 +38,9 @@ func NewUser(memoryTotal, memoryAvailable uint64) (*User, error) {
 	if err := put(Root+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return nil, err
 	}
-	// With this the scheduler weighs all of the user's processes together against the agent. A
-	// kernel without it only makes the agent slower under a fork bomb.
+	// With this the scheduler weighs all of the user's processes together against the agent, and below
+	// each command as a whole against the others. A kernel without it only makes them slower under a
+	// fork bomb.
 	put(Root+"/cgroup.subtree_control", "+cpu")
 	if err := os.Mkdir(user, 0o755); err != nil {
 		return nil, err
@@ -47,6 +48,7 @@ func NewUser(memoryTotal, memoryAvailable uint64) (*User, error) {
 	if err := put(user+"/cgroup.subtree_control", "+memory +pids"); err != nil {
 		return nil, err
 	}
+	put(user+"/cgroup.subtree_control", "+cpu")
 	if err := put(user+"/memory.max", strconv.FormatUint(share(memoryTotal, memoryAvailable), 10)); err != nil {
 		return nil, err
 	}
