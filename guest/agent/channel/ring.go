@@ -8,6 +8,7 @@ const ringLeast = 4096
 // grows as it is used, so that a stream of few bytes costs little. It does not lock.
 type Ring struct {
 	buffer []byte
+	most   int    // bytes held at most since it was last empty
 	Head   uint64 // offset of the oldest byte kept
 	Tail   uint64 // offset after the newest
 }
@@ -30,7 +31,12 @@ func (r *Ring) Free(count int) []byte {
 	return r.buffer[at : at+count]
 }
 
-func (r *Ring) Commit(count int) { r.Tail += uint64(count) }
+func (r *Ring) Commit(count int) {
+	r.Tail += uint64(count)
+	if held := r.held(); held > r.most {
+		r.most = held
+	}
+}
 
 // Append copies all of data, which must fit the window.
 func (r *Ring) Append(data []byte) {
@@ -62,9 +68,15 @@ func (r *Ring) Release(offset uint64) {
 	if offset > r.Head {
 		r.Head = offset
 	}
-	if r.Head == r.Tail && len(r.buffer) > ringLeast {
-		r.buffer = nil // nothing is kept: an idle stream holds no window
+	if r.Head != r.Tail {
+		return
 	}
+	// A stream that has become idle holds no window; one in full flow is not made to ask for
+	// memory again with every frame.
+	if len(r.buffer) > ringLeast && r.most < len(r.buffer)/4 {
+		r.buffer = nil
+	}
+	r.most = 0
 }
 
 func (r *Ring) held() int { return int(r.Tail - r.Head) }

@@ -37,6 +37,8 @@ func TestAnIdleRingHoldsNoWindow(t *testing.T) {
 	ring := &Ring{}
 	ring.Append(make([]byte, wire.WindowBytes))
 	ring.Release(ring.Tail)
+	ring.Append(make([]byte, 10)) // the flow has dried up
+	ring.Release(ring.Tail)
 	if ring.buffer != nil {
 		t.Error("an empty ring kept its buffer")
 	}
