@@ -1,0 +1,71 @@
+"""The reference pages say what the program says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from docs.reference.generate import error_classes, meaning_of, pages
+from tests.docs.pages import ROOT
+
+from crucible.cli import config_file
+from crucible.config import Config, load_config
+
+SETTINGS = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", list(pages()), ids=lambda path: path.name)
+def test_the_generated_pages_have_not_drifted(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == pages()[path], (
+        f"{path.name} has drifted: run `python docs/reference/generate.py`"
+    )
+
+
+def test_every_error_code_on_the_page_exists_once() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+    assert sorted(listed) == sorted(kind.code for kind in error_classes())
+
+
+def test_every_error_says_what_it_means() -> None:
+    for kind in error_classes():
+        assert len(meaning_of(kind)) > 10, kind.code
+
+
+def test_codes_are_stable_words() -> None:
+    for kind in error_classes():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", kind.code), kind
+
+
+def test_every_variable_the_program_reads_is_listed_and_no_other() -> None:
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]
+    read = set()
+    for path in sources:
+        read |= set(re.findall(r"CRUCIBLE_[A-Z_]+", path.read_text(encoding="utf-8")))
+    listed = set(re.findall(r"^\| `(CRUCIBLE_[A-Z_]+)`", SETTINGS, re.MULTILINE))
+    assert listed == read
+
+
+def test_the_defaults_that_are_listed_are_in_force() -> None:
+    config = load_config({"HOME": "/home/someone"})
+    assert config.home == Path("/home/someone/.local/share/crucible")
+    assert f"| `CRUCIBLE_TEMPLATE_LIMIT_MIB` | `{config.template_limit_mib}` |" in SETTINGS
+    assert f"| `CRUCIBLE_OWNER_IDLE_S` | `{config.owner_idle_s:g}` |" in SETTINGS
+    assert len(fields(Config)) == 3
+
+
+def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:
+    listed = set(re.findall(r"^\| `\[(\w+)\]` \| `(\w+)` \|", SETTINGS, re.MULTILINE))
+    known = {(section, key) for section, keys in config_file._KEYS.items() for key in keys}
+    assert listed == known
+
+
+def test_the_example_of_a_config_file_is_taken(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", SETTINGS, re.DOTALL)
+    path = tmp_path / "crucible.toml"
+    path.write_text(example)
+    found = config_file.read_config_file(str(path))
+    assert found.name == "box"
+    assert found.spec == {"image": "base", "cpus": 2, "memory_mib": 1024, "disk_mib": 16384}
