@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from crucible.cli.grammar import Arguments, Command, Operand, Option
 
+_MOST_MANIFEST_BYTES = 256 << 20
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +47,9 @@ def apply(arguments: Arguments) -> int:
         render.tell("Nothing was written")
         return EXIT_REFUSED
     applied = workspace.apply(
-        force=arguments.flag("force"), allow_outside_links=arguments.flag("allow-outside-links")
+        force=arguments.flag("force"),
+        allow_outside_links=arguments.flag("allow-outside-links"),
+        allow_git_control=arguments.flag("allow-git-control"),
     )
     for refusal in applied.refused:
         name = render.visible(_text(refusal.change.name))
@@ -65,8 +69,8 @@ class _Workspace:
         self._baseline, answer = self._manifest("baseline", {})
         self.host_directory = words(answer, "host_directory")
         self._path = words(answer, "path")
-        current, _ = self._manifest("tree", {"path": self._path, "hashed": True})
-        self.changes: Changes = compare(self._baseline, current)
+        self._current, _ = self._manifest("tree", {"path": self._path, "hashed": True})
+        self.changes: Changes = compare(self._baseline, self._current)
 
     def show(self) -> None:
         """The diff on stdout. On a terminal nothing of it can steer that; in a pipe its bytes are exact."""
@@ -83,13 +87,17 @@ class _Workspace:
                 sys.stdout.buffer.write(line.encode("utf-8", "surrogateescape"))
         sys.stdout.buffer.flush()
 
-    def apply(self, *, force: bool, allow_outside_links: bool) -> Applied:
+    def apply(self, *, force: bool, allow_outside_links: bool, allow_git_control: bool) -> Applied:
         from pathlib import Path
 
         from crucible.sandbox.workspace.applying import ApplyRules, apply_changes
         from crucible.sandbox.workspace.changes import advance
 
-        rules = ApplyRules(force=force, allow_outside_links=allow_outside_links)
+        rules = ApplyRules(
+            force=force,
+            allow_outside_links=allow_outside_links,
+            allow_git_control=allow_git_control,
+        )
         directory = Path(self.host_directory)
         applied = apply_changes(directory, self.changes, self._fetch, rules=rules)
         self._keep_baseline(advance(self._baseline, applied.done))
@@ -99,26 +107,38 @@ class _Workspace:
         from crucible.cli.service import ask_owner
         from crucible.client.flows import CallSink
         from crucible.client.protocol import OUTPUT
+        from crucible.errors import PathRefused
         from crucible.sandbox.workspace.manifest import parse_manifest
 
         lines = bytearray()
+
+        def keep(data: bytes) -> None:
+            if len(lines) + len(data) > _MOST_MANIFEST_BYTES:
+                raise PathRefused("The sandbox's workspace has more files than can be compared")
+            lines.extend(data)
+
         request = {"name": self._sandbox, **fields}
-        sinks = {OUTPUT: CallSink(lines.extend)}
+        sinks = {OUTPUT: CallSink(keep)}
         answer = ask_owner(verb, request, sinks=sinks, doing="looking at the workspace")
         return parse_manifest(bytes(lines).splitlines()), answer
 
     def _read(self, name: bytes, limit: int) -> bytes:
-        return b"".join(self._fetch(name))[:limit]
+        return b"".join(self._fetch_some(name, limit))
 
     def _fetch(self, name: bytes) -> Iterator[bytes]:
-        """A file of the guest, by way of a temporary file when it is large."""
+        """A file as it was compared, and one byte more if it has grown since: enough to notice."""
+        return self._fetch_some(name, self._current.entries[name].size + 1)
+
+    def _fetch_some(self, name: bytes, length: int) -> Iterator[bytes]:
+        """The beginning of a file of the guest, by way of a temporary file when it is large."""
         import tempfile
 
         from crucible.cli.service import ask_owner
         from crucible.client.flows import CallSink
         from crucible.client.protocol import OUTPUT
 
-        request = {"name": self._sandbox, "path": f"{self._path}/{_text(name)}"}
+        path = f"{self._path}/{_text(name)}"
+        request = {"name": self._sandbox, "path": path, "length": length}
         with tempfile.SpooledTemporaryFile(max_size=1 << 22) as file:
             ask_owner("read", request, sinks={OUTPUT: CallSink(file.write)}, doing="reading")
             file.seek(0)
@@ -177,6 +197,7 @@ COMMANDS = (
             Option("yes", "do not ask, also on a terminal", short="y"),
             Option("force", "overwrite files that were changed on the host too", short="f"),
             Option("allow-outside-links", "also write links that lead out of the directory"),
+            Option("allow-git-control", "also write git's hooks and configuration"),
         ),
         notes="""\
 Shows the diff first and asks, if there is somebody to ask. Files that were changed on

@@ -41,7 +41,10 @@ class Transfers:
         return {}
 
     async def read(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        async for data in self._held(request).machine.files.read(path_field(request)):
+        """All of a file, or its first `length` bytes: a guest can make any file endless."""
+        length = whole(request.get("length", 0), "length", 0, 1 << 62)
+        files = self._held(request).machine.files
+        async for data in files.read(path_field(request), length=length):
             await client.data(Channel.OUTPUT, data)
         await client.end(Channel.OUTPUT)
         return {}
