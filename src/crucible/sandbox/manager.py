@@ -231,7 +231,10 @@ class Manager:
         return self.mark_stopped(record, note="its machine ended while nobody held it")
 
     def mark_stopped(self, record: SandboxRecord, *, note: str = "") -> SandboxRecord:
+        """Whether it has a disk to start from again decides what it is now."""
         current = self.records.find(record.name)
+        if not current.has_disk:
+            _empty(record.directory)
         return self.records.update(
             record.id, state="stopped" if current.has_disk else "created", pid=None, pid_started="",
             pid_detail="", started_at=None, note=note,
@@ -421,6 +424,13 @@ class Manager:
 
 def new_id() -> str:
     return os.urandom(6).hex()
+
+
+def _empty(directory: Path) -> None:
+    """A first start that did not succeed leaves nothing that a second one could trip over."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            path.unlink()
 
 
 def _hostname(name: str) -> str:
