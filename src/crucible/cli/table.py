@@ -25,7 +25,11 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("inspect", "listing", "Show everything known about a sandbox"),
             ("stats", "figures", "Show what sandboxes use"),
             ("logs", "figures", "Show what commands in a sandbox have written"),
-            ("ports", "figures", "List the ports on which programs in a sandbox listen"),
+            (
+                "ports",
+                "figures",
+                "List the ports on which a sandbox listens, or reach them from here",
+            ),
             ("prune", "lifecycle", "Remove every named sandbox that is not running"),
         ),
     ),

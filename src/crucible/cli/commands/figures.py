@@ -45,6 +45,8 @@ def ports(arguments: Arguments) -> int:
     from crucible.cli import render
     from crucible.cli.service import ask_owner
 
+    if wanted := arguments.values("forward"):
+        return _forward(arguments.word("NAME"), wanted)
     found = ask_owner("ports", {"name": arguments.word("NAME")}).get("ports", [])
     if arguments.flag("json"):
         render.show_json({"ports": found})
@@ -52,6 +54,36 @@ def ports(arguments: Arguments) -> int:
     for port in found:
         render.say(str(port))
     return 0
+
+
+def _forward(name: str, wanted: list[str]) -> int:
+    """Until interrupted."""
+    import threading
+
+    from crucible.cli import render
+    from crucible.cli.service import ask_owner, owner
+    from crucible.client.forward import forward, listen
+
+    pairs = [_port_pair(text) for text in wanted]
+    ask_owner("ports", {"name": name})
+    connect = owner().connect
+    listeners = [(listen(here), there) for here, there in pairs]
+    for listener, there in listeners:
+        arguments = (listener, connect, name, there)
+        threading.Thread(target=forward, args=arguments, daemon=True).start()
+        render.say(f"127.0.0.1:{listener.getsockname()[1]} -> {name}:{there}")
+    threading.Event().wait()
+    return 0
+
+
+def _port_pair(text: str) -> tuple[int, int]:
+    from crucible.cli.grammar import BadUsage
+
+    here, colon, there = text.rpartition(":")
+    numbers = (here if colon else there, there)
+    if not all(number.isdecimal() and int(number) < 65536 for number in numbers) or there == "0":
+        raise BadUsage(f"{text!r} names no ports", hint="Write --forward 8080 or --forward 9000:80")
+    return int(numbers[0]), int(there)
 
 
 def _running_names() -> list[str]:
@@ -114,7 +146,19 @@ COMMANDS = (
         "ports",
         ports,
         operands=(_NAME,),
-        options=(_JSON,),
-        examples=(("crucible ports box", "8080, when a server inside listens there"),),
+        options=(
+            Option(
+                "forward",
+                "reach a port of it on this machine's loopback, until Ctrl-C; may be given again",
+                short="f",
+                metavar="[HERE:]THERE",
+                is_repeatable=True,
+            ),
+            _JSON,
+        ),
+        examples=(
+            ("crucible ports box", "8080, when a server inside listens there"),
+            ("crucible ports box --forward 9000:8080", "open it at http://127.0.0.1:9000"),
+        ),
     ),
 )
