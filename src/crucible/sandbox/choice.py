@@ -33,7 +33,7 @@ async def choose_backend(
             return backend, isolation
         reasons.append(f"{backend.name}: {missing.what}")
     if best is not None:
-        raise IsolationUnmet(spec.min_isolation, best)
+        raise IsolationUnmet(str(spec.min_isolation), str(best))
     raise BackendUnusable(AUTO, "; ".join(reasons) or "there is none")
 
 
@@ -46,7 +46,7 @@ async def _named(
         raise BackendUnknown(spec.backend, (AUTO, *by_name))
     isolation = await backend.isolation()
     if not isolation.satisfies(spec.min_isolation):
-        raise IsolationUnmet(spec.min_isolation, isolation)
+        raise IsolationUnmet(str(spec.min_isolation), str(isolation))
     missing = await backend.probe()
     if missing is not None:
         raise BackendUnusable(backend.name, missing.what, hint=missing.fix)

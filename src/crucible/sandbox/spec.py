@@ -20,8 +20,8 @@ DEFAULT_RUN_TIMEOUT_S = 3600.0
 LARGEST_TIMEOUT_S = 30 * 24 * 3600.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
-_SIZE = re.compile(r"(\d{1,9})\s*([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d|)\Z")
+_SIZE = re.compile(r"(\d{1,9})\s*(?:([KMGT])(?:i?B)?)?\Z", re.IGNORECASE | re.ASCII)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d|)\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def parse_size_mib(text: str) -> int:
     match = _SIZE.match(text.strip())
     if match is None:
         raise BadSetting(f"{text!r} is not a size", hint="Write it like 512M or 2G")
-    number, unit = int(match[1]), match[2].upper()
+    number, unit = int(match[1]), (match[2] or "").upper()
     if unit == "K":
         return number >> 10
     return number * {"": 1, "M": 1, "G": 1024, "T": 1 << 20}[unit]

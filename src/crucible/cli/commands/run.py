@@ -20,7 +20,8 @@ def run(arguments: Arguments) -> int:
 
     spec, file_name = specs.spec_fields(arguments)
     source = specs.host_directory(arguments)
-    name = arguments.value("name") or file_name
+    given = arguments.value("name")
+    name = file_name if given is None else given
     if name is not None:
         check_name(name)
     command = command_fields(
