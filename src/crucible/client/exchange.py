@@ -139,7 +139,7 @@ class Exchange:
         self.started = Started(facts)
         self._upload = None
         if self._resumed is None:
-            self.outbound = Outbound()
+            self.outbound = Outbound(max(0, self.started.input))
             if self._began is not None:
                 self._began(self.started)
             return

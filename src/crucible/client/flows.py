@@ -14,9 +14,10 @@ from crucible.client import protocol
 class Outbound:
     """Input on its way to the service. It is kept until it was taken, so that it can be sent again."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: int = 0) -> None:
+        """`taken`: so much input the command had before ours."""
         self._kept = bytearray()
-        self._taken = 0
+        self._taken = taken
         self.is_ended = False
 
     @property

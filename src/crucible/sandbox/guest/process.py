@@ -78,6 +78,9 @@ class GuestProcess:
     async def write(self, data: bytes) -> None:
         await self._stream.put(data, None)
 
+    async def safe_input(self, beyond: int) -> int:
+        return await self._stream.safe_input(beyond)
+
     async def close_input(self) -> None:
         await self._stream.put_end()
 

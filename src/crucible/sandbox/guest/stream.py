@@ -147,6 +147,14 @@ class Stream:
         self._carrier.send(encode(Kind.DATA, self.number, data, INPUT))
         return len(data)
 
+    async def safe_input(self, beyond: int) -> int:
+        """How much of the input the guest has acknowledged, once that is more than `beyond` or it has ended.
+
+        It outlives this host. What was sent and not acknowledged does not.
+        """
+        await self._until(lambda: self._limit - WINDOW_BYTES > beyond or self.has_ended, None)
+        return max(beyond, self._limit - WINDOW_BYTES)
+
     async def put_end(self) -> None:
         async with self._feeding:
             if self._is_fed and not self.has_ended:

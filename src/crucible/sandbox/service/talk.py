@@ -44,6 +44,7 @@ async def talk(running: Running, client: Conversation, backlog: Iterable[Chunk] 
     tasks = {
         asyncio.create_task(words.listen()),
         asyncio.create_task(words.feed()),
+        asyncio.create_task(words.acknowledge()),
         (telling := asyncio.create_task(words.tell(list(backlog)))),
     }
     waiting: set[asyncio.Task[Any]] = set(tasks)
@@ -128,8 +129,15 @@ class _Words:
                 else:
                     await self._process.write(data)
                     self._running.input_taken += len(data)
-                    await self._client.take_input(len(data))
                 self._input.task_done()
+
+    async def acknowledge(self) -> None:
+        """Until the guest has input for good, the client keeps it: we may die with what is on its way."""
+        safe = self._running.input_taken
+        with contextlib.suppress(ClientGone):
+            while (now := await self._process.safe_input(safe)) > safe:
+                await self._client.take_input(now - safe)
+                safe = now
 
     def settle(self) -> None:
         """What the client did not take it never will: the command need not wait for it."""
