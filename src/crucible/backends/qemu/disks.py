@@ -21,6 +21,7 @@ from crucible.sandbox.backend import EXCHANGE_BYTES
 
 ROOT_NAME = "root.squashfs"
 BLANK_NAME = "disk-0.raw"
+_BLANK_GENERATION = 2
 EXCHANGE_NAME = "exchange.raw"
 _CLUSTER_BITS = 16
 _CLUSTER = 1 << _CLUSTER_BITS
@@ -130,7 +131,7 @@ def grow_layer(path: Path, size_mib: int) -> None:
 
 def make_blank(directory: Path, size_mib: int) -> Path:
     """An empty ext4 filesystem, made once per size and shared by everyone as the lowest layer."""
-    path = directory / f"{size_mib}.raw"
+    path = directory / f"{size_mib}-{_BLANK_GENERATION}.raw"
     if path.exists():
         return path
     directory.mkdir(parents=True, exist_ok=True)
@@ -140,7 +141,7 @@ def make_blank(directory: Path, size_mib: int) -> Path:
             file.truncate(size_mib << 20)
         subprocess.run(
             [
-                find_program("mkfs.ext4"), "-q", "-F", "-m", "0", "-J", "size=16", "-L", "crucible",
+                find_program("mkfs.ext4"), "-q", "-F", "-m", "0", "-J", f"size={_journal_mib(size_mib)}", "-L", "crucible",
                 "-U", "6372756c-0000-4000-8000-000000000001",
                 "-E", f"lazy_itable_init=0,lazy_journal_init=1,nodiscard,hash_seed={_HASH_SEED}",
                 str(building),
@@ -156,6 +157,11 @@ def make_blank(directory: Path, size_mib: int) -> Path:
     finally:
         building.unlink(missing_ok=True)
     return path
+
+
+def _journal_mib(size_mib: int) -> int:
+    """Small, since it is part of every copy; but with less, a large filesystem cannot grow online."""
+    return 32 if size_mib >= 1024 else 8
 
 
 _HASH_SEED = "6372756c-0000-4000-8000-000000000002"
