@@ -40,8 +40,8 @@ type Link struct {
 	port     *Port
 	exchange *Exchange
 	agent    string
-	open  Opener
-	state func() uint8
+	open     Opener
+	state    func() uint8
 
 	writing sync.Mutex // held while a frame goes out
 
@@ -71,8 +71,7 @@ func (l *Link) Run() error {
 			return err
 		}
 		if count == 0 {
-			decoder.Reset()
-			continue
+			decoder.Doubt()
 		}
 		decoder.Filled(count)
 		for frame, ok := decoder.Next(); ok; frame, ok = decoder.Next() {

@@ -94,7 +94,7 @@ func ParseHeader(raw []byte) (Header, error) {
 		return header, errors.New("marker")
 	case raw[3] != 0:
 		return header, errors.New("zero byte")
-	case header.Kind < Sync || header.Kind > Fetch:
+	case !isKind(header.Kind):
 		return header, errors.New("unknown kind")
 	case length > PayloadMax:
 		return header, errors.New("length above the cap")
@@ -108,6 +108,8 @@ func ParseHeader(raw []byte) (Header, error) {
 	}
 	return header, checkLength(header)
 }
+
+func isKind(kind Kind) bool { return kind >= Sync && kind <= Fetch }
 
 func checkStream(header Header) error {
 	meeting := header.Kind == Sync || header.Kind == Hello
