@@ -39,7 +39,7 @@ bench: setup ## Measure, and compare with what one would use instead
 	$(BIN)/python -m benchmarks
 
 docs: setup ## Write the generated pages of docs/reference
-	@if [ -e scripts/docs.py ]; then $(BIN)/python scripts/docs.py; else echo "There are no generated pages yet."; fi
+	$(BIN)/python docs/reference/generate.py
 
 clean: ## Remove what was built here; images and sandboxes stay
 	rm -rf .venv .state build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.conftest import CommandLine
 
 pytestmark = pytest.mark.vm

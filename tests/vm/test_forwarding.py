@@ -6,7 +6,6 @@ import subprocess
 import urllib.request
 
 import pytest
-
 from tests.conftest import CommandLine
 
 pytestmark = pytest.mark.vm

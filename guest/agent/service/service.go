@@ -115,6 +115,7 @@ func (s *Service) prepare(_ *channel.Stream, body []byte) (wire.Message, error) 
 	if err := s.Identity.Prepare(&request); err != nil {
 		return nil, err
 	}
+	s.Machine.Begin()
 	if err := s.unfreeze(); err != nil {
 		return nil, err
 	}
@@ -158,6 +159,7 @@ func (s *Service) freeze(_ *channel.Stream, body []byte) (wire.Message, error) {
 		s.unfreeze()
 		return nil, err
 	}
+	s.Machine.Remember()
 	return &wire.Empty{}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,6 +22,11 @@ type Machine struct {
 	Disk    string // where the writable filesystem is mounted
 	DiskDev string
 	Sysroot string
+
+	mutex   sync.Mutex
+	begunNs uint64
+	before  cgroup.Usage // what was used before this machine began
+	frozen  cgroup.Usage // what had been used when it was last frozen
 }
 
 // MemoryTotal is all memory that the kernel manages, in bytes.
@@ -40,15 +46,34 @@ func memory(key string) uint64 {
 	return 0
 }
 
+// Remember notes what has been used by the time the machine is frozen.
+func (m *Machine) Remember() {
+	usage := m.User.Usage()
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.frozen = usage
+}
+
+// Begin makes the figures count from now: a machine that was restored is not to be charged with
+// what its template did. It is on the way of every start, so it asks the kernel nothing.
+func (m *Machine) Begin() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.begunNs = linux.ClockNanoseconds(linux.ClockBoottime)
+	m.before = m.frozen
+}
+
 func (m *Machine) Stats() (*wire.StatsResult, error) {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(m.Disk, &disk); err != nil {
 		return nil, failure.About(err, "disk")
 	}
 	usage := m.User.Usage()
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
 	return &wire.StatsResult{
-		UptimeNs:        linux.ClockNanoseconds(linux.ClockBoottime),
-		CpuNs:           usage.CpuNs,
+		UptimeNs:        linux.ClockNanoseconds(linux.ClockBoottime) - m.begunNs,
+		CpuNs:           usage.CpuNs - m.before.CpuNs,
 		MemoryTotal:     MemoryTotal(),
 		MemoryAvailable: MemoryAvailable(),
 		MemoryUser:      usage.Memory,
@@ -57,7 +82,7 @@ func (m *Machine) Stats() (*wire.StatsResult, error) {
 		DiskFree:        disk.Bavail * uint64(disk.Bsize),
 		InodesFree:      disk.Ffree,
 		Processes:       usage.Processes,
-		OomKills:        usage.OomKills,
+		OomKills:        usage.OomKills - m.before.OomKills,
 	}, nil
 }
 

@@ -8,6 +8,8 @@ from crucible.errors import NotEnoughMemory
 
 RESERVE_MIB = 256
 OVERHEAD_MIB = 64
+# What a machine has taken of the host by the time it answers; the rest it takes as it uses it.
+FRESH_MIB = 64
 
 
 def available_mib() -> int:
@@ -18,7 +20,11 @@ def available_mib() -> int:
 
 
 def admit(memory_mib: int, promised_mib: int = 0) -> None:
-    """Raises NotEnoughMemory unless the whole of it could be used. `promised` is not in use yet."""
+    """Raises NotEnoughMemory unless all of it could be had now, `promised` being on its way to others.
+
+    Memory is lent more than once: sandboxes that were admitted may together be allowed more than
+    there is, as most of them never use what they are allowed.
+    """
     wanted = memory_mib + OVERHEAD_MIB
     room = available_mib() - RESERVE_MIB - promised_mib
     if wanted > room:

@@ -386,13 +386,13 @@ class Manager:
 
     @contextmanager
     def _promised(self, memory_mib: int) -> Iterator[None]:
-        """Until a machine has taken its memory, others must not be promised the same."""
+        """Until a machine has taken what it takes at once, others must not be promised the same."""
         admission.admit(memory_mib, self._promised_mib)
-        self._promised_mib += memory_mib
+        self._promised_mib += admission.FRESH_MIB
         try:
             yield
         finally:
-            self._promised_mib -= memory_mib
+            self._promised_mib -= admission.FRESH_MIB
 
     def _erase(self, record: SandboxRecord) -> None:
         shutil.rmtree(record.directory, ignore_errors=True)

@@ -30,17 +30,11 @@ VMM_OVERHEAD_MIB = 192
 BOOT_DEADLINE_S = 60.0
 RESTORE_DEADLINE_S = 30.0
 _DISK_SLACK = 64 << 20
-_ZERO_FREE_MEMORY = b"""
-free = [int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemFree:")][0]
-zeroes = b"\\0" * max(0, (free - 8192) * 1024)
-"""
-# What most commands need is read once, so that it is in every copy's memory; then memory that is free
-# is overwritten, because the template need not carry what the boot left there. An image without these
+# What most commands need is read once, so that it is in every copy's memory. An image without these
 # programs is merely a little slower.
 _WARM_UPS: tuple[tuple[bytes, ...], ...] = (
     (b"/bin/sh", b"-c", b"true"),
     (b"python3", b"-c", b"import json, subprocess"),
-    (b"python3", b"-c", _ZERO_FREE_MEMORY),
 )
 
 

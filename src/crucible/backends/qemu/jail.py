@@ -101,6 +101,7 @@ def _wrapper(cage: Cage, info: int) -> list[str]:
         elif path.is_dir():
             argv += ["--ro-bind", str(path), str(path)]
     argv += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--proc", "/proc"]
+    argv += ["--dev-bind", "/dev/null", "/dev/null"]
     if cage.needs_kvm:
         argv += ["--dev-bind", str(KVM_DEVICE), str(KVM_DEVICE)]
     return [*argv, "--chdir", "/", "--remount-ro", "/", "--"]
