@@ -29,6 +29,7 @@ from crucible.sandbox.spec import SandboxSpec, parse_spec
 
 FORMAT = 1
 FILE_NAME = "records.sqlite"
+_LEAST_FREE_BYTES = 1 << 20
 
 State = Literal[
     "creating",
@@ -351,9 +352,18 @@ def _parse_spec(text: str) -> SandboxSpec:
 
 def _translate(error: sqlite3.DatabaseError, path: Path) -> Exception:
     text = str(error)
-    if "full" in text:
+    # Some writes of SQLite fail on a full disk with nothing but "disk I/O error".
+    if "full" in text or ("I/O" in text and _is_full(path)):
         return HostDiskFull(str(path))
     return StateDamaged(
         f"The records in {path} cannot be used: {text}",
         hint="Move the file away to begin anew; sandboxes' disks stay in their directories",
     )
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        status = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return status.f_bavail * status.f_frsize < _LEAST_FREE_BYTES

@@ -188,6 +188,8 @@ def _disk_words(shape: Shape, wiring: Wiring, *, is_disposable: bool) -> list[st
     for node in (file, raw):
         words += ["-blockdev", json.dumps({**node, "read-only": True})]
     words += ["-device", f"{block},drive=root"]
-    words += ["-device", f"{block},drive=disk-{len(wiring.disks) - 1},write-cache=on,id=writable"]
+    # A host whose disk is full must not stop the machine, which is what QEMU does unless told not to.
+    top = f"drive=disk-{len(wiring.disks) - 1},write-cache=on,werror=report,rerror=report"
+    words += ["-device", f"{block},{top},id=writable"]
     words += ["-device", f"{block},drive=exchange"]
     return words
