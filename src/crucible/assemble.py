@@ -91,17 +91,24 @@ def run_owner(config: Config) -> None:
 def _serve_embedded(config: Config, sock: socket.socket) -> None:
     asyncio = _asyncio_without_ssl()
 
+    from crucible.errors import CrucibleError
     from crucible.sandbox.reconcile import bury_dead_temporaries
-    from crucible.sandbox.service.dispatch import Service
+    from crucible.sandbox.service.dispatch import Service, refuse
     from crucible.sandbox.service.progress import to_client
 
     async def serve() -> None:
-        own = manager(config, to_client)
-        bury_dead_temporaries(own.records, list(own.backends))
+        try:
+            own = manager(config, to_client)
+            bury_dead_temporaries(own.records, list(own.backends))
+        except CrucibleError as error:
+            await refuse(sock, error)
+            return
         await Service(own).serve(sock)
         own.records.close()
 
-    asyncio.run(serve())
+    # Whatever becomes of us: a client must not wait for a service that is gone.
+    with sock:
+        asyncio.run(serve())
 
 
 def _asyncio_without_ssl() -> ModuleType:

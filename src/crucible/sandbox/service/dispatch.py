@@ -117,6 +117,13 @@ class Service:
         await self.commands.close()
 
 
+async def refuse(sock: socket.socket, error: CrucibleError) -> None:
+    """Tells a client why nothing can be served, whatever it asks for."""
+    client = await Conversation.over(sock)
+    await client.fail(error)
+    await client.close()
+
+
 async def _while_there(
     client: Conversation, work: Coroutine[Any, Any, dict[str, Any]]
 ) -> dict[str, Any]:
