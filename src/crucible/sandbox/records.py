@@ -139,6 +139,8 @@ class Records:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
             self._db.row_factory = sqlite3.Row
+            # What a newer version wrote is not touched at all, not even in how it is stored.
+            self._refuse_newer(path)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._migrate(path)
@@ -247,13 +249,16 @@ class Records:
         if self._version() == FORMAT:
             return
         with self._writing():
-            version = self._version()
-            if version > FORMAT:
-                raise StateTooNew(version, FORMAT, str(path.parent))
-            if version == 0:
+            self._refuse_newer(path)
+            if self._version() == 0:
                 for statement in _SCHEMA.split(";"):
                     self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _refuse_newer(self, path: Path) -> None:
+        version = self._version()
+        if version > FORMAT:
+            raise StateTooNew(version, FORMAT, str(path.parent))
 
     def _version(self) -> int:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
