@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+_PR_SET_THP_DISABLE = 41
 
 if TYPE_CHECKING:
     from crucible.backends.qemu.backend import QemuBackend
@@ -81,11 +84,20 @@ def run_owner(config: Config) -> None:
 
     if hold_lock(config.home) is None:
         return
+    _refuse_huge_pages()
 
     async def serve() -> None:
         await Owner(manager(config, to_client), idle_s=config.owner_idle_s).serve()
 
     asyncio.run(serve())
+
+
+def _refuse_huge_pages() -> None:
+    """For us and the machines we start: QEMU asks for them, and an idle machine wastes most of each."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
 def _serve_embedded(config: Config, sock: socket.socket) -> None:
