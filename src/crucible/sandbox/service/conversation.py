@@ -185,7 +185,7 @@ class Conversation:
         self._frames.put_nowait(frame)
 
     async def _taken(self, channel: int, count: int) -> None:
-        if count > self._unread.get(channel, 0):
+        if count > self._unread.get(channel, -1):
             raise BrokenFrame("A client took what it was not sent")
         async with self._room:
             self._unread[channel] -= count
