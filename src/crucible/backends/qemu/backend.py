@@ -214,12 +214,10 @@ class QemuBackend:
     async def _boot_kept(self, plan: BootPlan) -> QemuMachine:
         chain = disks.find_chain(plan.directory)
         grows = (plan.disk_mib << 20) > chain.size_bytes
-        if grows:
-            await asyncio.to_thread(disks.grow_layer, chain.top, plan.disk_mib)
         machine = await self._foundry.boot(plan, chain)
         if grows:
             try:
-                await machine.guest.grow()
+                await machine.grow_disk(plan.disk_mib)
             except BaseException:
                 await machine.close()
                 raise

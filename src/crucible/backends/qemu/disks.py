@@ -18,6 +18,7 @@ from pathlib import Path
 from crucible.backends.qemu.jail import find_program
 from crucible.errors import BuildFailed, HostDiskFull, StateDamaged
 from crucible.sandbox.backend import EXCHANGE_BYTES
+from crucible.sandbox.spec import LARGEST_DISK_MIB
 
 ROOT_NAME = "root.squashfs"
 BLANK_NAME = "disk-0.raw"
@@ -26,6 +27,11 @@ EXCHANGE_NAME = "exchange.raw"
 _CLUSTER_BITS = 16
 _CLUSTER = 1 << _CLUSTER_BITS
 _QCOW2_MAGIC = 0x514649FB
+_QCOW2_VERSION = 3
+_IS_DIRTY = 1
+# Of a layer's header, up to the features that a reader must know.
+_HEADER = struct.Struct(">IIQIIQIIQQIIQQ")
+_LARGEST_BYTES = LARGEST_DISK_MIB << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +98,7 @@ def create_layer(path: Path, size: int) -> None:
     used = 3 + l1_clusters
     header = struct.pack(
         ">IIQIIQIIQQIIQQQQII",
-        _QCOW2_MAGIC, 3, 0, 0, _CLUSTER_BITS, size, 0, table_entries, 3 * _CLUSTER,
+        _QCOW2_MAGIC, _QCOW2_VERSION, 0, 0, _CLUSTER_BITS, size, 0, table_entries, 3 * _CLUSTER,
         _CLUSTER, 1, 0, 0, 0, 0, 0, 4, 104,
     )  # fmt: skip
     try:
@@ -109,24 +115,27 @@ def create_layer(path: Path, size: int) -> None:
 
 
 def layer_size(path: Path) -> int:
-    """The size a layer shows to the machine, from its header; refuses what is not a disk of ours."""
+    """The size a layer shows to the machine, from its header.
+
+    Machines write their layers themselves, and a VMM that was taken over may write anything: what
+    names other files, or is not as we make them, is refused.
+    """
     if path.suffix == ".raw":
         return path.stat().st_size
     with path.open("rb") as file:
-        header = file.read(32)
-    if len(header) < 32 or struct.unpack(">I", header[:4])[0] != _QCOW2_MAGIC:
+        header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
         raise StateDamaged(f"The disk {path} is damaged: it has no header")
-    return int(struct.unpack(">Q", header[24:32])[0])
-
-
-def grow_layer(path: Path, size_mib: int) -> None:
-    subprocess.run(
-        [find_program("qemu-img"), "resize", "-q", "-f", "qcow2", str(path), f"{size_mib}M"],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=60,
+    magic, version, backing, _, bits, size, crypt, *_, snapshots, _, features = _HEADER.unpack(
+        header
     )
+    if (magic, version, bits) != (_QCOW2_MAGIC, _QCOW2_VERSION, _CLUSTER_BITS):
+        raise StateDamaged(f"The disk {path} is damaged: its header is not one of ours")
+    if backing or crypt or snapshots or features & ~_IS_DIRTY or not 0 < size <= _LARGEST_BYTES:
+        raise StateDamaged(
+            f"The disk {path} was tampered with: its header asks for what we never use"
+        )
+    return int(size)
 
 
 def make_blank(directory: Path, size_mib: int) -> Path:

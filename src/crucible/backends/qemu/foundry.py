@@ -180,7 +180,8 @@ class Foundry:
         # charged for the shared page as well as for its own copy.
         memory_bytes = (2 * plan.memory_mib + VMM_OVERHEAD_MIB) << 20
         caps = limits.Caps(memory_bytes=memory_bytes, cpus=plan.cpus, pids=64)
-        largest = max(chain.size_bytes + chain.size_bytes // 64, plan.memory_mib << 20)
+        disk_bytes = plan.disk_mib << 20
+        largest = max(disk_bytes + disk_bytes // 64, plan.memory_mib << 20)
         cage = Cage(
             lifetime=plan.lifetime,
             host_uid=plan.host_uid,

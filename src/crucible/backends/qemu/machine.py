@@ -26,6 +26,7 @@ from crucible.sandbox.session import (
 )
 
 FROZEN = 2
+_GROW_DEADLINE_S = 10.0
 _FRESH_FLUSH_S = 5.0
 _OOM_WORDS = (b"Out of memory", b"oom-kill")
 
@@ -101,7 +102,13 @@ class QemuMachine:
         """Tells the running machine that its disk is larger, and stretches the filesystem over it."""
         node = f"disk-{len(disks.find_chain(self._plan.directory).layers) - 1}"
         await self._vmm.monitor.execute("block_resize", {"node-name": node, "size": size_mib << 20})
-        await self.guest.grow()
+        before = (await self.guest.stats()).disk_total
+        deadline = asyncio.get_running_loop().time() + _GROW_DEADLINE_S
+        # The guest learns of the new size by an interrupt that it may not have seen yet.
+        while (total := await self.guest.grow()) <= before:
+            if asyncio.get_running_loop().time() > deadline:
+                raise BootFailed(f"The machine's disk stayed at {total >> 20} MiB")
+            await asyncio.sleep(0.01)
 
     async def freeze_into(self, stream: Path) -> tuple[Path, ...]:
         """Stands still, writes memory and devices to `stream`, freezes the disk layers, goes on.
