@@ -110,18 +110,16 @@ class QemuBackend:
 
     async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> QemuMachine:
         """A machine that stands still by request is set going for the meeting, then stopped again."""
-        from crucible.backends.qemu.machine import FROZEN, QemuMachine, drop_unused_layers, meet
+        from crucible.backends.qemu.machine import QemuMachine, drop_unused_layers, meet_again
 
         vmm = Vmm(sandbox_id=plan.sandbox_id, directory=plan.directory, handle=handle)
         try:
             await vmm.give_up_saving()
             await drop_unused_layers(vmm, plan.directory)
             await vmm.proceed()
-            guest = await meet(plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_fresh=False)
-            if guest.hello.state == FROZEN:
-                await guest.thaw()
-            if is_paused:
-                await vmm.monitor.execute("stop")
+            guest = await meet_again(
+                plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_paused=is_paused
+            )
         except BootFailed as error:
             vmm.detach()
             if vmm.why_ended is None:

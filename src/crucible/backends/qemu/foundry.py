@@ -206,12 +206,12 @@ class Foundry:
         self, plan: BootPlan, vmm: Vmm, *, started: float, deadline_s: float
     ) -> QemuMachine:
         # Loaded here because QEMU is starting meanwhile: what is loaded now costs no time.
-        from crucible.backends.qemu.machine import QemuMachine, meet
+        from crucible.backends.qemu.machine import QemuMachine, meet, use_or_close
 
         try:
             guest = await meet(plan, vmm, deadline_s=deadline_s, is_fresh=True)
             met = time.perf_counter()
-            await guest.prepare(plan.identity)
+            await use_or_close(guest, guest.prepare(plan.identity))
         except BaseException:
             await vmm.kill()
             raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from crucible.backends.qemu import disks
 from crucible.backends.qemu.command import layer_options
@@ -221,6 +223,31 @@ async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -
         f"The machine of sandbox {plan.name!r} ended before it answered: {ending.result()}",
         hint=_last_words(await vmm.console()) or "Run `crucible doctor`",
     )
+
+
+async def meet_again(
+    plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_paused: bool
+) -> GuestSession:
+    """Joins an agent that another process had met, and sets right what that process may have left."""
+
+    async def settle() -> None:
+        if guest.hello.state == FROZEN:
+            await guest.thaw()
+        if is_paused:
+            await vmm.monitor.execute("stop")
+
+    guest = await meet(plan, vmm, deadline_s=deadline_s, is_fresh=False)
+    await use_or_close(guest, settle())
+    return guest
+
+
+async def use_or_close(guest: GuestSession, work: Coroutine[Any, Any, None]) -> None:
+    """A guest that was met holds its machine's socket: left open, it would get the next machine's bytes."""
+    try:
+        await work
+    except BaseException:
+        await guest.close()
+        raise
 
 
 def _last_words(console: bytes) -> str:
