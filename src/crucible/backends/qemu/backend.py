@@ -105,7 +105,7 @@ class QemuBackend:
     async def restore(self, plan: BootPlan, snapshot: Path) -> QemuMachine:
         async with self._turns:
             source = saved.load(snapshot)
-            self._check_fits(source)
+            self._check_fits(source, plan)
             return await self._foundry.restore(plan, source)
 
     async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> QemuMachine:
@@ -274,8 +274,12 @@ class QemuBackend:
             host_uid=jail.PROBE_UID if os.geteuid() == 0 else None,
         )
 
-    def _check_fits(self, source: SavedMachine) -> None:
-        """A state only fits the very VMM, kernel and accelerator that wrote it."""
+    def _check_fits(self, source: SavedMachine, plan: BootPlan) -> None:
+        """A state only fits the very VMM, kernel and accelerator that wrote it, and its own size."""
+        if (source.memory_mib, source.cpus) != (plan.memory_mib, plan.cpus):
+            raise TemplateDamaged(
+                f"it has {source.memory_mib} MiB and {source.cpus} processors, not what it is said to have"
+            )
         foundry = self._foundry
         ours = (foundry.host.version, str(self._accelerator))
         theirs = (source.vmm, source.accelerator)

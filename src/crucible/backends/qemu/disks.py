@@ -150,8 +150,8 @@ def make_blank(directory: Path, size_mib: int) -> Path:
             file.truncate(size_mib << 20)
         subprocess.run(
             [
-                find_program("mkfs.ext4"), "-q", "-F", "-m", "0", "-J", f"size={_journal_mib(size_mib)}", "-L", "crucible",
-                "-U", "6372756c-0000-4000-8000-000000000001",
+                find_program("mkfs.ext4"), "-q", "-F", "-m", "0", "-L", "crucible",
+                "-J", f"size={_journal_mib(size_mib)}", "-U", "6372756c-0000-4000-8000-000000000001",
                 "-E", f"lazy_itable_init=0,lazy_journal_init=1,nodiscard,hash_seed={_HASH_SEED}",
                 str(building),
             ],

@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from crucible.backends.qemu import disks, memory, saved
-from crucible.errors import CrucibleError, HostDiskFull, PathRefused
+from crucible.errors import (
+    CrucibleError,
+    HostDiskFull,
+    PathRefused,
+    StateDamaged,
+    TemplateDamaged,
+)
 
 MAGIC = b"crucible-snapshot 1\n"
 _LARGEST_HEADER = 1 << 20
@@ -28,6 +34,7 @@ _EXTENT = struct.Struct(">QI")
 _NAME = re.compile(
     r"(ram|state|manifest\.json|root\.squashfs|disk-0\.raw|disk-[1-9]\d{0,2}\.qcow2)\Z"
 )
+_NEEDED = {"ram", "state", "manifest.json", "root.squashfs", "disk-0.raw", "disk-1.qcow2"}
 
 
 class ParcelDamaged(CrucibleError):
@@ -72,6 +79,8 @@ def unpack(source: Path, directory: Path) -> dict[str, Any]:
         saved.describe(_redescribed(directory))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ParcelDamaged(str(error)) from error
+    except (TemplateDamaged, StateDamaged) as error:
+        raise ParcelDamaged(error.message) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise HostDiskFull(str(directory)) from error
@@ -103,11 +112,13 @@ def _read_header(stream: gzip.GzipFile) -> tuple[dict[str, Any], list[tuple[str,
         header = json.loads(_exactly(stream, length))
         files = [(str(name), int(size)) for name, size in header["files"]]
         facts = dict(header["facts"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ParcelDamaged(f"its header cannot be read ({error})") from None
     names = [name for name, _ in files]
     if len(set(names)) != len(names) or not all(_NAME.match(name) for name in names):
         raise ParcelDamaged("it names files that no snapshot has")
+    if not set(names) >= _NEEDED:
+        raise ParcelDamaged(f"it lacks {min(_NEEDED - set(names))}")
     if any(not 0 <= size <= _LARGEST_FILE for _, size in files):
         raise ParcelDamaged("a file in it is too large")
     return facts, files
@@ -117,13 +128,17 @@ def _unpack_file(stream: gzip.GzipFile, path: Path, size: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.ftruncate(descriptor, size)
+        written = 0
         while True:
             offset, length = _EXTENT.unpack(_exactly(stream, _EXTENT.size))
             if length == 0:
                 return
             if length > memory.CHUNK or offset + length > size:
                 raise ParcelDamaged(f"{path.name} has data beyond its end")
+            if offset < written:
+                raise ParcelDamaged(f"{path.name} has data that is out of order")
             os.pwrite(descriptor, _exactly(stream, length), offset)
+            written = offset + length
     finally:
         os.close(descriptor)
 

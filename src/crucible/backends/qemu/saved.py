@@ -20,6 +20,9 @@ FORMAT = 1
 MEMORY_FILE = "ram"
 STATE_FILE = "state"
 MANIFEST_FILE = "manifest.json"
+_MARKS = {"size", "mtime_ns", "sha256"}
+_NUMBERS = ("memory_mib", "cpus", "disk_mib")
+_LARGEST_NUMBER = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +83,12 @@ def load(directory: Path) -> SavedMachine:
 def read_facts(directory: Path) -> SavedMachine:
     """What the manifest says, without looking at the files."""
     facts = _read_manifest(directory)
-    try:
-        known = {name: facts[name] for name in SavedMachine.__slots__ if name != "directory"}
-    except KeyError as error:
-        raise TemplateDamaged(f"{directory} has a manifest without {error}") from None
-    return SavedMachine(directory=directory, **known)
+    known = {name: facts.get(name) for name in SavedMachine.__slots__ if name != "directory"}
+    for name, value in known.items():
+        is_number = isinstance(value, int) and 0 < value <= _LARGEST_NUMBER
+        if not (is_number if name in _NUMBERS else isinstance(value, str)):
+            raise TemplateDamaged(f"{directory} has a manifest without a usable {name!r}")
+    return SavedMachine(directory=directory, **known)  # type: ignore[arg-type]
 
 
 def verify(directory: Path) -> None:
@@ -107,9 +111,11 @@ def verify(directory: Path) -> None:
 def _read_manifest(directory: Path) -> dict[str, Any]:
     try:
         facts = json.loads((directory / MANIFEST_FILE).read_text())
-        if facts["format"] != FORMAT or not isinstance(facts["files"], dict):
+        if facts["format"] != FORMAT:
             raise TemplateDamaged(f"{directory} was saved in another format")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not all(marks.keys() >= _MARKS for marks in facts["files"].values()):
+            raise TemplateDamaged(f"{directory} has a manifest that leaves marks out")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise TemplateDamaged(f"{directory} has no readable manifest ({error})") from None
     return dict(facts)
 
