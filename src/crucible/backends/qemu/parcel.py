@@ -75,6 +75,9 @@ def unpack(source: Path, directory: Path) -> dict[str, Any]:
             facts, files = _read_header(stream)
             for name, size in files:
                 _unpack_file(stream, directory / name, size)
+            # Only the end of the stream tells whether all of it came as it was sent.
+            if stream.read(1):
+                raise ParcelDamaged("it goes on after its end")
         saved.verify(directory)
         saved.describe(_redescribed(directory))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -1,0 +1,235 @@
+"""Snapshots as one file: whole ones travel, and whatever hostile hands made of one is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.backends.saved_machines import MEMORY_MIB, make_saved
+
+from crucible.backends.qemu import parcel, saved
+from crucible.backends.qemu.parcel import MAGIC, ParcelDamaged, pack, unpack
+from crucible.errors import CrucibleError, PathRefused
+
+FACTS = {"sandbox_name": "box", "created_at": 1.5}
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    make_saved(tmp_path / "original")
+    pack(tmp_path / "original", tmp_path / "parcel", FACTS)
+    return tmp_path / "parcel"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "target"
+    path.mkdir()
+    return path
+
+
+def forge(path: Path, header: object, body: bytes = b"", *, length: int | None = None) -> Path:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    count = len(text) if length is None else length
+    path.write_bytes(gzip.compress(MAGIC + struct.pack(">I", count) + text + body))
+    return path
+
+
+def files_of(packed: Path) -> list[Any]:
+    with gzip.open(packed) as stream:
+        stream.read(len(MAGIC))
+        [length] = struct.unpack(">I", stream.read(4))
+        files: list[Any] = json.loads(stream.read(length))["files"]
+        return files
+
+
+def test_a_snapshot_arrives_as_it_was_sent(tmp_path: Path, packed: Path, target: Path) -> None:
+    assert unpack(packed, target) == FACTS
+    for name in ("ram", "state", "disk-0.raw", "disk-1.qcow2", "root.squashfs"):
+        assert (target / name).read_bytes() == (tmp_path / "original" / name).read_bytes()
+    assert saved.load(target).memory_mib == MEMORY_MIB
+
+
+def test_zeroes_travel_light_and_stay_holes(packed: Path, target: Path) -> None:
+    unpack(packed, target)
+    assert packed.stat().st_size < 20_000
+    assert (target / "ram").stat().st_blocks * 512 <= 2 << 20
+
+
+def test_a_parcel_is_for_us_alone_and_nothing_half_done_is_seen(packed: Path) -> None:
+    assert packed.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in packed.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    make_saved(tmp_path / "original")
+    with pytest.raises(PathRefused):
+        pack(tmp_path / "original", tmp_path / "no" / "such" / "parcel", FACTS)
+
+
+@pytest.mark.parametrize("part", [0, 1, 10, 100, -1, -9])
+def test_a_parcel_cut_short_is_refused(packed: Path, target: Path, part: int) -> None:
+    packed.write_bytes(packed.read_bytes()[:part])
+    with pytest.raises(ParcelDamaged):
+        unpack(packed, target)
+
+
+def test_a_parcel_that_goes_on_is_refused(packed: Path, target: Path) -> None:
+    packed.write_bytes(packed.read_bytes() + gzip.compress(b"more"))
+    with pytest.raises(ParcelDamaged):
+        unpack(packed, target)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(PathRefused):
+        unpack(tmp_path / "nosuch", target)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(place=st.integers(0, 10_000), value=st.integers(1, 255))
+def test_a_parcel_with_any_byte_changed_is_refused_or_the_same(
+    tmp_path: Path, packed: Path, place: int, value: int
+) -> None:
+    data = bytearray(packed.read_bytes())
+    data[place % len(data)] ^= value
+    changed = tmp_path / os.urandom(6).hex()
+    changed.write_bytes(data)
+    target = tmp_path / f"{changed.name}-target"
+    target.mkdir()
+    try:
+        facts = unpack(changed, target)
+    except CrucibleError:
+        return
+    assert facts == FACTS
+    for name in ("root.squashfs", "disk-0.raw"):
+        assert (target / name).read_bytes() == (tmp_path / "original" / name).read_bytes()
+    assert (target / "ram").read_bytes() == (tmp_path / "original" / "ram").read_bytes()
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.binary(max_size=300))
+def test_bytes_that_are_no_parcel_are_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / os.urandom(6).hex()
+    for content in (data, gzip.compress(data), gzip.compress(MAGIC + data)):
+        path.write_bytes(content)
+        with pytest.raises(CrucibleError):
+            unpack(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../escaped", "/etc/escaped", "sub/ram", "ram\0", "", ".", "..", "RAM", "disk-0.qcow2", "disk-1000.qcow2", "x"],
+)  # fmt: skip
+def test_a_name_no_snapshot_has_writes_nothing(packed: Path, target: Path, name: str) -> None:
+    files = [*files_of(packed), [name, 5]]
+    forged = forge(packed, {"facts": {}, "files": files}, struct.pack(">QI", 0, 5) + b"evil!")
+    with pytest.raises(ParcelDamaged):
+        unpack(forged, target)
+    assert list(target.iterdir()) == []
+    assert not (target.parent / "escaped").exists()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        [],
+        3,
+        {"files": [], "facts": {}},
+        {"files": [["ram", 5]], "facts": {}},
+        {"files": [["ram", 5], ["ram", 5]], "facts": {}},
+        {"files": [["ram"]], "facts": {}},
+        {"files": {"ram": 5}, "facts": {}},
+        {"files": [["ram", -1]], "facts": {}},
+        {"files": [["ram", 1 << 60]], "facts": {}},
+        {"files": [["ram", "x"]], "facts": {}},
+        {"files": [["ram", float("inf")]], "facts": {}},
+        {"files": [["ram", 5]], "facts": 3},
+        b"\xff\xff",
+        b"[" * 200_000,
+    ],
+    ids=range(15),
+)
+def test_a_header_that_makes_no_sense_is_refused(
+    tmp_path: Path, target: Path, header: object
+) -> None:
+    with pytest.raises(ParcelDamaged):
+        unpack(forge(tmp_path / "forged", header), target)
+    assert list(target.iterdir()) == []
+
+
+def test_a_header_without_end_is_not_read(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(ParcelDamaged, match="too long"):
+        unpack(forge(tmp_path / "forged", {}, length=1 << 31), target)
+
+
+def extents(*pieces: tuple[int, bytes]) -> bytes:
+    return b"".join(struct.pack(">QI", offset, len(data)) + data for offset, data in pieces)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        extents((1, b"12345")),
+        extents((1 << 63, b"x")),
+        extents((0, b"123"), (1, b"x")),
+        extents((0, b"123"), (0, b"123")),
+        struct.pack(">QI", 0, 1 << 31) + b"x",
+        extents((0, b"1")) + b"\0\0",
+    ],
+    ids=["beyond", "far beyond", "back", "again", "too long", "cut"],
+)
+def test_data_outside_its_place_is_refused(packed: Path, target: Path, body: bytes) -> None:
+    files = [[name, 5] for name, _ in files_of(packed)]
+    with pytest.raises(ParcelDamaged):
+        unpack(forge(packed, {"facts": {}, "files": files}, body), target)
+
+
+def rebuilt(packed: Path, directory: Path) -> Path:
+    """The parcel of a directory that was tampered with, its manifest included."""
+    parcel.pack(directory, packed, FACTS)
+    return packed
+
+
+@pytest.mark.parametrize("name", ["ram", "state", "disk-1.qcow2"])
+def test_contents_other_than_the_manifest_says_are_refused(
+    tmp_path: Path, packed: Path, target: Path, name: str
+) -> None:
+    with (tmp_path / "original" / name).open("r+b") as file:
+        file.write(b"tampered")
+    with pytest.raises(ParcelDamaged):
+        unpack(rebuilt(packed, tmp_path / "original"), target)
+
+
+def test_a_disk_that_names_another_file_is_refused(
+    tmp_path: Path, packed: Path, target: Path
+) -> None:
+    original = tmp_path / "original"
+    with (original / "disk-1.qcow2").open("r+b") as file:
+        file.seek(8)
+        file.write(struct.pack(">QI", 512, 11))
+        file.seek(512)
+        file.write(b"/etc/shadow")
+    saved.describe(saved.read_facts(original))
+    with pytest.raises(ParcelDamaged, match="tampered"):
+        unpack(rebuilt(packed, original), target)
+
+
+def test_a_manifest_with_values_of_another_kind_is_refused(
+    tmp_path: Path, packed: Path, target: Path
+) -> None:
+    path = tmp_path / "original" / saved.MANIFEST_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "memory_mib": "much"}))
+    with pytest.raises(ParcelDamaged):
+        unpack(rebuilt(packed, tmp_path / "original"), target)
