@@ -34,14 +34,11 @@ class TemplateStore:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def find(self, key: str) -> SavedMachine | None:
+        """The template, if there is one and it is whole. One that is not stays: it may be just replaced."""
         directory = self._root / key
-        if not directory.is_dir():
-            return None
         try:
             found = saved.load(directory)
-        except TemplateDamaged as damage:
-            self._report("template", f"{damage.message}; it is made again")
-            _discard(directory)
+        except TemplateDamaged:
             return None
         with contextlib.suppress(OSError):
             os.utime(directory)
@@ -57,6 +54,7 @@ class TemplateStore:
             try:
                 if (found := self.find(key)) is not None:
                     return found
+                self._discard_damaged(key)
                 await self._make(key, make)
             finally:
                 lock.__exit__(None, None, None)
@@ -69,7 +67,7 @@ class TemplateStore:
     def evict(self, *, keep: str = "") -> list[str]:
         """Removes the least recently used until what is left fits; the newest one always stays."""
         entries = sorted(
-            (path.stat().st_mtime, path)
+            (_last_used(path), path)
             for path in self._root.iterdir()
             if path.is_dir() and not path.name.startswith(".")
         )
@@ -83,6 +81,12 @@ class TemplateStore:
                 _discard(path)
                 evicted.append(path.name)
         return evicted
+
+    def _discard_damaged(self, key: str) -> None:
+        """Only who holds the lock may: another could have put a whole one in its place."""
+        if (self._root / key).is_dir():
+            self._report("template", "the one that was there is damaged; it is made again")
+            _discard(self._root / key)
 
     async def _make(self, key: str, make: Maker) -> None:
         building = self._root / f".{key}.making"
@@ -101,6 +105,13 @@ class TemplateStore:
 def template_key(facts: Mapping[str, object]) -> str:
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _last_used(directory: Path) -> float:
+    try:
+        return directory.stat().st_mtime
+    except FileNotFoundError:  # evicted by another process
+        return 0.0
 
 
 def disk_usage(directory: Path) -> int:
