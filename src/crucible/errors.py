@@ -142,10 +142,8 @@ class ImageMissing(Refused):
     code = "image-missing"
 
     def __init__(self, name: str, available: tuple[str, ...]) -> None:
-        if available:
-            hint = f"Images here: {', '.join(available)}"
-        else:
-            hint = "Build the base image with `crucible setup`"
+        listed = f"Images here: {', '.join(available)}"
+        hint = listed if available else "Build the base image with `crucible setup`"
         super().__init__(f"Image {name!r} was not found", hint=hint)
 
 
@@ -234,7 +232,9 @@ class GuestGone(SandboxError):
     code = "guest-gone"
 
     def __init__(self, sandbox: str, why: str) -> None:
-        super().__init__(f"Sandbox {sandbox!r} has ended: {why}", hint="Start it again, or use a new one")
+        super().__init__(
+            f"Sandbox {sandbox!r} has ended: {why}", hint="Start it again, or use a new one"
+        )
         self.why = why
 
 
@@ -245,7 +245,8 @@ class ProtocolBroken(SandboxError):
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"The guest broke the protocol: {why}", hint="Treat this sandbox as hostile and remove it"
+            f"The guest broke the protocol: {why}",
+            hint="Treat this sandbox as hostile and remove it",
         )
 
 
@@ -283,7 +284,9 @@ class TemplateDamaged(SandboxError):
     code = "template-damaged"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"A template was damaged: {why}", hint="It is rebuilt by itself; run again")
+        super().__init__(
+            f"A template was damaged: {why}", hint="It is rebuilt by itself; run again"
+        )
 
 
 class OwnerUnreachable(SandboxError):

@@ -117,9 +117,7 @@ class QemuBackend:
             await vmm.give_up_saving()
             await drop_unused_layers(vmm, plan.directory)
             await vmm.proceed()
-            guest = await meet_again(
-                plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_paused=is_paused
-            )
+            guest = await meet_again(plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_paused=is_paused)
         except BootFailed as error:
             vmm.detach()
             if vmm.why_ended is None:
