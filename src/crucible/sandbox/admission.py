@@ -6,6 +6,8 @@ from pathlib import Path
 
 from crucible.errors import NotEnoughMemory
 
+_MEMINFO = Path("/proc/meminfo")
+_CGROUPS = Path("/sys/fs/cgroup")
 RESERVE_MIB = 256
 OVERHEAD_MIB = 64
 # What a machine has taken of the host by the time it answers; the rest it takes as it uses it.
@@ -32,23 +34,30 @@ def admit(memory_mib: int, promised_mib: int = 0) -> None:
 
 
 def _meminfo_mib() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
+    for line in _MEMINFO.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) >> 10
     return 0
 
 
 def _cgroup_room_mib() -> int | None:
-    for used_name, cap_name in (
-        ("memory.current", "memory.max"),
-        ("memory/memory.usage_in_bytes", "memory/memory.limit_in_bytes"),
+    for directory, used_name, cap_name, cache_name in (
+        (_CGROUPS, "memory.current", "memory.max", "inactive_file"),
+        (
+            _CGROUPS / "memory",
+            "memory.usage_in_bytes",
+            "memory.limit_in_bytes",
+            "total_inactive_file",
+        ),
     ):
-        root = Path("/sys/fs/cgroup")
         try:
-            cap = (root / cap_name).read_text().strip()
-            used = int((root / used_name).read_text())
+            cap = (directory / cap_name).read_text().strip()
+            used = int((directory / used_name).read_text())
+            figures = (directory / "memory.stat").read_text().splitlines()
         except (OSError, ValueError):
             continue
+        # What is only a copy of files counts as used, yet gives way to whoever needs room.
+        cache = sum(int(line.split()[1]) for line in figures if line.split()[0] == cache_name)
         if cap.isdecimal() and int(cap) < 1 << 60:
-            return max(0, int(cap) - used) >> 20
+            return max(0, int(cap) - used + cache) >> 20
     return None

@@ -182,13 +182,13 @@ class Records:
             self._db.execute("DELETE FROM sandboxes WHERE id = ?", (record_id,))
 
     def find(self, name: str) -> SandboxRecord:
-        row = self._db.execute("SELECT * FROM sandboxes WHERE name = ?", (name,)).fetchone()
-        if row is None:
+        rows = self._read("SELECT * FROM sandboxes WHERE name = ?", name)
+        if not rows:
             raise SandboxMissing(name)
-        return self._record(row)
+        return self._record(rows[0])
 
     def sandboxes(self) -> list[SandboxRecord]:
-        rows = self._db.execute("SELECT * FROM sandboxes ORDER BY created_at, name")
+        rows = self._read("SELECT * FROM sandboxes ORDER BY created_at, name")
         return [self._record(row) for row in rows]
 
     def add_snapshot(self, record: SnapshotRecord) -> None:
@@ -213,13 +213,13 @@ class Records:
             self._db.execute("DELETE FROM snapshots WHERE tag = ?", (tag,))
 
     def find_snapshot(self, tag: str) -> SnapshotRecord:
-        row = self._db.execute("SELECT * FROM snapshots WHERE tag = ?", (tag,)).fetchone()
-        if row is None:
+        rows = self._read("SELECT * FROM snapshots WHERE tag = ?", tag)
+        if not rows:
             raise SnapshotMissing(tag)
-        return self._snapshot(row)
+        return self._snapshot(rows[0])
 
     def snapshots(self) -> list[SnapshotRecord]:
-        rows = self._db.execute("SELECT * FROM snapshots ORDER BY created_at")
+        rows = self._read("SELECT * FROM snapshots ORDER BY created_at")
         return [self._snapshot(row) for row in rows]
 
     def write_audit(self, verb: str, sandbox: str, detail: dict[str, Any]) -> None:
@@ -231,8 +231,16 @@ class Records:
 
     def audit(self, limit: int = 100) -> list[dict[str, Any]]:
         """The newest lines first."""
-        rows = self._db.execute("SELECT * FROM audit ORDER BY number DESC LIMIT ?", (limit,))
+        rows = self._read("SELECT * FROM audit ORDER BY number DESC LIMIT ?", limit)
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+
+    def _read(self, query: str, *values: str | int) -> list[sqlite3.Row]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except UnicodeEncodeError:  # what is no text is in no row
+            return []
+        except sqlite3.DatabaseError as error:
+            raise _translate(error, self.home / FILE_NAME) from error
 
     def _free_uid(self, first: int) -> int:
         taken = {
@@ -349,7 +357,10 @@ def _spec_json(spec: SandboxSpec) -> str:
 
 
 def _parse_spec(text: str) -> SandboxSpec:
-    values = json.loads(text)
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError):
+        values = None
     if not isinstance(values, dict):
         raise StateDamaged("The description of a sandbox cannot be read")
     return parse_spec(values)
