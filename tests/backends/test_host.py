@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.backends.qemu import host
+from crucible.backends.qemu import clock, host
 from crucible.backends.qemu.command import Accelerator
 from crucible.errors import PrerequisiteMissing
 from crucible.sandbox.isolation import Isolation
@@ -81,5 +81,33 @@ def test_without_hardware_no_accelerator_is_called_hardware(
     assert host.isolation_of(Accelerator.KVM) is Isolation.SOFTWARE_VM
 
 
-def test_the_rate_of_the_clock_does_not_change_from_one_start_to_the_next(tmp_path: Path) -> None:
+only_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="others have no such counter")
+
+
+@only_x86
+def test_the_rate_of_the_counter_does_not_change_from_one_start_to_the_next(tmp_path: Path) -> None:
     assert len({host.find_host(tmp_path).tsc_khz for _ in range(5)}) == 1
+
+
+@only_x86
+def test_two_measurements_of_the_counter_agree() -> None:
+    one, two = clock.measure_khz(), clock.measure_khz()
+    assert one is not None
+    assert two is not None
+    assert abs(one - two) <= clock.SAME * one
+    assert 100_000 < one < 100_000_000
+
+
+@only_x86
+def test_after_a_boot_the_rate_stays_what_it_was_on_the_same_processor(tmp_path: Path) -> None:
+    khz = host.find_host(tmp_path).tsc_khz
+    path = tmp_path / "clock.json"
+    path.write_text(json.dumps({"boot": "another", "khz": khz + 7}))
+    assert host.find_host(tmp_path).tsc_khz == khz + 7
+    path.write_text(json.dumps({"boot": "another", "khz": khz * 2}))
+    assert abs(host.find_host(tmp_path).tsc_khz - khz) <= clock.SAME * khz
+
+
+@pytest.mark.parametrize("known", [None, "fast", 0, -5, True])
+def test_a_rate_that_is_none_is_not_kept(known: object) -> None:
+    assert clock.steadied(2_500_000, known) == 2_500_000

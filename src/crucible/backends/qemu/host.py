@@ -19,7 +19,6 @@ from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.jail import KVM_DEVICE, find_program
 from crucible.sandbox.isolation import Isolation
 
-_TYPICAL_TSC_KHZ = 2_500_000
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -57,7 +56,7 @@ def find_host(cache: Path) -> Host:
         architecture=architecture,
         program=program,
         version=str(facts["version"]),
-        tsc_khz=_tsc_khz() if architecture == "x86_64" else 0,
+        tsc_khz=_tsc_khz(cache) if architecture == "x86_64" else 0,
     )
 
 
@@ -142,26 +141,26 @@ def remember(cache: Path, verdict: Verdict) -> None:
     _write(cache / f"verdict-{verdict.accelerator}.json", facts)
 
 
-def _tsc_khz() -> int:
-    """The rate of the processor's counter, which emulated guests read too.
+def _tsc_khz(cache: Path) -> int:
+    """The rate of the processor's counter, measured once per boot and kept while it is the same."""
+    facts = _read(cache / "clock.json")
+    known = facts.get("khz")
+    if facts.get("boot") == _boot_id() and isinstance(known, int):
+        return known
+    from crucible.backends.qemu import clock
 
-    Under a hypervisor this is what the kernel shows as the clock; on bare metal the clock varies, but
-    the name of most processors tells the rate of their counter.
-    """
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return _TYPICAL_TSC_KHZ
-    named = [line for line in lines if line.startswith("model name") and "GHz" in line]
-    is_guest = any("hypervisor" in line.split() for line in lines if line.startswith("flags"))
-    if named and not is_guest:
-        gigahertz = named[0].rpartition("@")[2].strip().removesuffix("GHz")
-        with contextlib.suppress(ValueError):
-            return int(float(gigahertz) * 1_000_000)
-    for line in lines:
-        if line.startswith("cpu MHz"):
-            return int(float(line.partition(":")[2]) * 1000)
-    return _TYPICAL_TSC_KHZ
+    khz = clock.steadied(clock.measure_khz() or _shown_khz() or clock.TYPICAL_KHZ, known)
+    _write(cache / "clock.json", {"boot": _boot_id(), "khz": khz})
+    return khz
+
+
+def _shown_khz() -> int | None:
+    """What the kernel shows of the clock, which under a hypervisor is the rate of the counter."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("cpu MHz"):
+                return int(float(line.partition(":")[2]) * 1000)
+    return None
 
 
 def _boot_id() -> str:
