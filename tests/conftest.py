@@ -33,6 +33,12 @@ STATE = ROOT / ".state"
 PREPARED = STATE / "home"
 SHARED_PARTS = ("kernels", "images", "initramfs", "blanks", "cache", "templates")
 
+# Whoever started the tests in the background may have had these ignored, and children inherit that;
+# the programs under test are about what they do when a signal comes.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
 T = TypeVar("T")
 
 
