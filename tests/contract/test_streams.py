@@ -153,11 +153,13 @@ async def test_the_figures_of_a_machine_are_plausible(machine: Machine) -> None:
 
 
 async def test_the_figures_follow_what_happens(machine: Machine) -> None:
-    before = await machine.stats()
+    async with asyncio.timeout(30):
+        while (before := await machine.stats()).processes:
+            pass  # what tests before this one ended is still on its way out
     async with running(machine, b"sleep", b"600"):
         await shell(machine, "head -c 20000000 /dev/zero > /workspace/ballast; sync")
         after = await machine.stats()
-    assert after.processes == before.processes + 1
+    assert after.processes == 1
     assert before.disk_free - after.disk_free > 15_000_000
 
 
