@@ -30,6 +30,7 @@ from crucible.sandbox.records import open_records
 
 ROOT = Path(__file__).parent.parent
 STATE = ROOT / ".state"
+NOBODY = 65534
 PREPARED = STATE / "home"
 SHARED_PARTS = ("kernels", "images", "initramfs", "blanks", "cache", "templates")
 
@@ -117,6 +118,27 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def config(home: Path) -> Config:
     return Config(home=home, owner_idle_s=5.0)
+
+
+@pytest.fixture
+def public_directory() -> Iterator[Path]:
+    """A directory that every user of the host can reach, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As someone whom permissions bind, even if the tests are run by root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
 
 
 class CommandLine:

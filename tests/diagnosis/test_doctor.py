@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.conftest import unprivileged
 
 from crucible import system
 from crucible.config import Config
@@ -81,10 +82,10 @@ def test_a_home_that_is_not_there_yet_is_measured_where_it_will_be(tmp_path: Pat
     assert not (tmp_path / "not").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir(mode=0o500)
-    assert host.check_home(tmp_path / "home").status == "fail"
+def test_a_home_that_cannot_be_written_is_told(public_directory: Path) -> None:
+    (public_directory / "home").mkdir(mode=0o555)
+    with unprivileged():
+        assert host.check_home(public_directory / "home").status == "fail"
 
 
 def test_without_bubblewrap_there_are_no_namespaces(bare_path: Path) -> None:

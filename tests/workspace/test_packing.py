@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tests.conftest import unprivileged
 
 from crucible.errors import PathRefused
 from crucible.sandbox.workspace.ignore import load_ignore, parse_ignore
@@ -168,12 +169,12 @@ def test_chunks_are_of_bounded_size(tmp_path: Path) -> None:
     assert max(len(chunk) for chunk in pack_tree(tmp_path)) <= 2 * CHUNK_BYTES + 4096
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_an_unreadable_file_is_skipped_and_named(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "secret").chmod(0)
-    packing = pack_tree(tmp_path)
-    assert members(packing) == {}
+def test_an_unreadable_file_is_skipped_and_named(public_directory: Path) -> None:
+    (public_directory / "secret").write_text("x")
+    (public_directory / "secret").chmod(0)
+    with unprivileged():
+        packing = pack_tree(public_directory)
+        assert members(packing) == {}
     assert packing.skipped[0].why == "Permission denied"
 
 
