@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -21,6 +22,7 @@ from crucible.backends.qemu.vmm import Launch, Vmm, launch
 from crucible.errors import GuestRefused
 from crucible.images.kernel import Kernel
 from crucible.sandbox.backend import BootPlan
+from crucible.sandbox.finishing import finish
 from crucible.sandbox.session import Command
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 VMM_OVERHEAD_MIB = 192
 BOOT_DEADLINE_S = 60.0
 RESTORE_DEADLINE_S = 30.0
+_WRITE_DEADLINE_S = 3600.0
 _DISK_SLACK = 64 << 20
 # What most commands need is read once, so that it is in every copy's memory. An image without these
 # programs is merely a little slower.
@@ -128,10 +131,12 @@ class Foundry:
                 await vmm.save(into / saved.STATE_FILE, with_memory=False)
             finally:
                 await vmm.kill()
-            memory.save(descriptor, into / saved.MEMORY_FILE)
+            # Others are served meanwhile; the descriptor is not closed before the thread has done with it.
+            work = asyncio.to_thread(memory.save, descriptor, into / saved.MEMORY_FILE)
+            await finish(work, deadline_s=_WRITE_DEADLINE_S)
         finally:
             os.close(descriptor)
-        saved.describe(self._described(plan, into))
+        await asyncio.to_thread(saved.describe, self._described(plan, into))
 
     def _shape(self, plan: BootPlan) -> Shape:
         return Shape(

@@ -14,6 +14,7 @@ from crucible.backends.qemu.command import layer_options
 from crucible.backends.qemu.vmm import Vmm
 from crucible.errors import BootFailed, GuestGone, GuestSilent, SandboxError
 from crucible.sandbox.backend import BootPlan, MachineHandle, Stage
+from crucible.sandbox.finishing import finish
 from crucible.sandbox.guest.channel import FLUSH_AFTER_S, GuestChannel
 from crucible.sandbox.guest.exchange import Exchange
 from crucible.sandbox.guest.session import GuestSession
@@ -30,6 +31,7 @@ from crucible.sandbox.session import (
 FROZEN = 2
 _GROW_DEADLINE_S = 10.0
 _FRESH_FLUSH_S = 5.0
+_FREEZE_DEADLINE_S = 130.0
 _OOM_WORDS = (b"Out of memory", b"oom-kill")
 
 
@@ -118,10 +120,10 @@ class QemuMachine:
         Gives the frozen layers, which together with the stream are one consistent moment.
         """
         frozen = disks.find_chain(self._plan.directory).layers
-        await self.guest.freeze()
+        await self._freeze()
         try:
-            await self._vmm.monitor.execute("stop")
             try:
+                await self._vmm.monitor.execute("stop")
                 await self._push_layer(len(frozen))
                 await self._vmm.save(stream, with_memory=True)
             except BaseException:
@@ -133,6 +135,15 @@ class QemuMachine:
         finally:
             await self.guest.thaw()
         return frozen
+
+    async def _freeze(self) -> None:
+        """Given up halfway, it is undone: a guest that freezes after it was thawed would stay so."""
+        try:
+            await finish(self.guest.freeze(), deadline_s=_FREEZE_DEADLINE_S)
+        except BaseException:
+            with contextlib.suppress(SandboxError):
+                await self.guest.thaw()
+            raise
 
     async def shutdown(self, grace_s: float) -> None:
         with contextlib.suppress(SandboxError, TimeoutError):
@@ -193,20 +204,7 @@ async def drop_unused_layers(vmm: Vmm, directory: Path) -> None:
 
 async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestSession:
     """Joins the agent inside. If it stays silent or its machine ends, says why as well as can be known."""
-    # A fresh machine has no cut frame to flush, and flushing would only slow down a busy host.
-    flush_after_s = _FRESH_FLUSH_S if is_fresh else FLUSH_AFTER_S
-    meeting = asyncio.create_task(
-        GuestChannel.connect(
-            vmm.agent,
-            name=plan.name,
-            deadline_s=deadline_s,
-            why_gone=vmm.ended,
-            flush_after_s=flush_after_s,
-            exchange=Exchange(
-                os.open(plan.directory / disks.EXCHANGE_NAME, os.O_WRONLY | os.O_CLOEXEC)
-            ),
-        )
-    )
+    meeting = asyncio.create_task(_connect(plan, vmm, deadline_s=deadline_s, is_fresh=is_fresh))
     ending = asyncio.create_task(vmm.ended())
     try:
         await asyncio.wait({meeting, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -215,14 +213,37 @@ async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -
     except (GuestSilent, GuestGone) as error:
         words = _last_words(await vmm.console())
         raise BootFailed(error.message, hint=words or error.hint) from error
+    except asyncio.CancelledError:
+        await _call_off(meeting)
+        raise
     finally:
-        meeting.cancel()
         ending.cancel()
-        await asyncio.gather(meeting, ending, return_exceptions=True)
+    await _call_off(meeting)
     raise BootFailed(
         f"The machine of sandbox {plan.name!r} ended before it answered: {ending.result()}",
         hint=_last_words(await vmm.console()) or "Run `crucible doctor`",
     )
+
+
+async def _connect(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestChannel:
+    exchange = os.open(plan.directory / disks.EXCHANGE_NAME, os.O_WRONLY | os.O_CLOEXEC)
+    return await GuestChannel.connect(
+        vmm.agent,
+        name=plan.name,
+        deadline_s=deadline_s,
+        why_gone=vmm.ended,
+        # A fresh machine has no cut frame to flush, and flushing would only slow down a busy host.
+        flush_after_s=_FRESH_FLUSH_S if is_fresh else FLUSH_AFTER_S,
+        exchange=Exchange(exchange),
+    )
+
+
+async def _call_off(meeting: asyncio.Task[GuestChannel]) -> None:
+    """A meeting that came about in the very moment it was called off holds the socket, too."""
+    meeting.cancel()
+    await asyncio.gather(meeting, return_exceptions=True)
+    if not meeting.cancelled() and meeting.exception() is None:
+        await meeting.result().close()
 
 
 async def meet_again(

@@ -34,6 +34,15 @@ class ShelvedMemory:
     def has_failed(self) -> bool:
         return self._filling.done() and self._filling.exception() is not None
 
+    def close(self) -> None:
+        """While it is filled its number must not come to mean another file."""
+        self._filling.add_done_callback(self._closed)
+
+    def _closed(self, filling: asyncio.Task[None]) -> None:
+        os.close(self.descriptor)
+        if not filling.cancelled():
+            filling.exception()
+
 
 class MemoryShelf:
     """What falls off is closed; machines hold their own mapping."""
@@ -45,22 +54,24 @@ class MemoryShelf:
         """The memory of a saved machine. Its descriptor stays ours: use it before the next await."""
         key = (source.directory, source.state.stat().st_mtime_ns)
         found = self._memories.get(key)
-        if found is None or found.has_failed:
+        if found is not None and found.has_failed:
+            found.close()
+            found = None
+        if found is None:
             found = self._memories[key] = ShelvedMemory(source)
         self._memories.move_to_end(key)
         while len(self._memories) > _MOST:
-            _, unused = self._memories.popitem(last=False)
-            os.close(unused.descriptor)
+            self._memories.popitem(last=False)[1].close()
         return found
 
     def drop(self, directory: Path) -> None:
         """Closes the memory of a saved machine that nothing will start from any more."""
         for key in [key for key in self._memories if key[0] == directory]:
-            os.close(self._memories.pop(key).descriptor)
+            self._memories.pop(key).close()
 
     def close(self) -> None:
         for unused in self._memories.values():
-            os.close(unused.descriptor)
+            unused.close()
         self._memories.clear()
 
 
