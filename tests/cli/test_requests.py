@@ -135,7 +135,7 @@ def test_an_error_of_the_owner_is_shown_and_its_status_ours(
         {"error": {"code": "wrong-state", "message": "It is\tso", "hint": "Do", "exit_status": 126}}
     )
     assert main(["start", "box"]) == 126
-    assert capsys.readouterr().err == "error: It is\\tso\nhint: Do\n"
+    assert capsys.readouterr().err == "error: It is\\tso (wrong-state)\nhint: Do\n"
 
 
 def test_one_failure_does_not_stop_the_others(
@@ -145,7 +145,7 @@ def test_one_failure_does_not_stop_the_others(
     told = serve({"ok": {}}, failure, {"ok": {}})
     assert main(["rm", "a", "b", "c", "a"]) == 125
     assert [request["name"] for request in told] == ["a", "b", "c"]
-    assert capsys.readouterr().err == "error: m\n"
+    assert capsys.readouterr().err == "error: m (c)\n"
 
 
 def test_ports_are_lines_or_json(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:

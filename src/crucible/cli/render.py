@@ -26,7 +26,8 @@ def tell(text: str) -> None:
 
 
 def show_error(error: CrucibleError) -> None:
-    tell(f"error: {visible(error.message)}")
+    """The code behind the message is for scripts: unlike the words it never changes."""
+    tell(f"error: {visible(error.message)} ({visible(error.code)})")
     if error.hint:
         tell(f"hint: {visible(error.hint)}")
 
