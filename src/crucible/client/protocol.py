@@ -78,7 +78,7 @@ def parse_header(header: bytes) -> tuple[int, int]:
 def parse_json(payload: bytes) -> dict[str, Any]:
     try:
         message = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BrokenFrame("A message was not JSON") from None
     if not isinstance(message, dict):
         raise BrokenFrame("A message was not an object")
