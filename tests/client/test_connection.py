@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from crucible.client.exchange import Unseen, ask
 from crucible.errors import OwnerUnreachable
 
 # Answers pings. Those who come second leave, as the real owner does; whoever wins writes its pid.
+# One that is started so late that it wins after the test is over finds a file that tells it.
 _OWNER = """
 import fcntl, os, pathlib, socket, sys
 home = pathlib.Path(os.environ["CRUCIBLE_HOME"])
@@ -34,8 +36,13 @@ listener.bind("owner.sock")
 listener.listen(64)
 with open("pids", "a") as file:
     file.write(f"{os.getpid()}\\n")
-while True:
-    peer, _ = listener.accept()
+listener.settimeout(0.1)
+while not pathlib.Path("over").exists():
+    try:
+        peer, _ = listener.accept()
+    except TimeoutError:
+        continue
+    peer.settimeout(10)
     peer.recv(65536)
     peer.sendall(protocol.json_frame({"ok": {"pid": os.getpid(), "session": os.getsid(0)}}))
     peer.close()
@@ -46,9 +53,12 @@ while True:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     yield tmp_path / "home"
+    if (tmp_path / "home").exists():
+        (tmp_path / "home" / "over").touch()
     pids = tmp_path / "home" / "pids"
     for pid in pids.read_text().split() if pids.exists() else ():
-        os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def owner_of(home: Path) -> Owner:
