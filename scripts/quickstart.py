@@ -40,7 +40,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("\nStopped. Run `make quickstart` again to go on from here.")
         return 130
-    _say_where_it_is()
+    _say_where_it_is(settings)
     return 0
 
 
@@ -83,8 +83,10 @@ def _crucible(title: str, settings: dict[str, str], *arguments: str) -> None:
             )
 
 
-def _say_where_it_is() -> None:
+def _say_where_it_is(settings: dict[str, str]) -> None:
     say('\nReady. Call it as .venv/bin/crucible, or first run: export PATH="$PWD/.venv/bin:$PATH"')
+    if settings:
+        say("Your settings are in .env; a shell takes them with: set -a; . ./.env; set +a")
 
 
 if __name__ == "__main__":

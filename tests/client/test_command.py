@@ -414,7 +414,7 @@ def test_output_before_an_error_is_not_lost(tmp_path: Path) -> None:
         client = start_client(service)
         output, errors = client.communicate(timeout=DEADLINE_S)
     assert output == data
-    assert errors == b"error: It\\x1b[2J died\\n\nhint: h\n"
+    assert errors == b"error: It\\x1b[2J died\\n (guest-gone)\nhint: h\n"
     assert client.returncode == 125
 
 

@@ -143,6 +143,7 @@ def test_its_limits_are_in_force(box: Held) -> None:
     assert found["Max core file size"] == ["0", "0"]
     assert found["Max open files"] == ["256", "256"]
     assert int(found["Max file size"][1]) < 9 << 30
+    assert int(found["Max data size"][1]) == (box.record.spec.memory_mib + 1024) << 20
 
 
 def test_it_is_in_limits_groups_of_its_own(box: Held) -> None:

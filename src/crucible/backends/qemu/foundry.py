@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from crucible.backends.qemu.machine import QemuMachine
 
 VMM_OVERHEAD_MIB = 192
+# What QEMU may map beside the guest's memory: translated code, heaps, the stacks of up to 64 threads.
+VMM_ADDRESSES_MIB = 1024
 BOOT_DEADLINE_S = 60.0
 RESTORE_DEADLINE_S = 30.0
 _WRITE_DEADLINE_S = 3600.0
@@ -192,6 +194,7 @@ class Foundry:
             host_uid=plan.host_uid,
             group=limits.make_group(plan.sandbox_id, caps),
             max_file_bytes=largest + _DISK_SLACK,
+            max_memory_bytes=(plan.memory_mib + VMM_ADDRESSES_MIB) << 20,
             needs_kvm=self.accelerator is Accelerator.KVM,
         )
         order = Launch(

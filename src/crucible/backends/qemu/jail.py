@@ -33,6 +33,7 @@ class Cage:
     host_uid: int | None
     group: LimitsGroup
     max_file_bytes: int
+    max_memory_bytes: int
     needs_kvm: bool
 
 
@@ -52,6 +53,8 @@ def spawn(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_OPEN_FILES, _MAX_OPEN_FILES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (cage.max_file_bytes, cage.max_file_bytes))
+        # Where the host lets us have no cgroup, this is what holds a VMM that runs away.
+        resource.setrlimit(resource.RLIMIT_DATA, (cage.max_memory_bytes, cage.max_memory_bytes))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         os.umask(0o077)
         if cage.host_uid is not None:
