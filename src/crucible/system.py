@@ -49,6 +49,12 @@ _EVERYWHERE = (
     ),
 )
 
+# What only the tests ask of the host.
+FOR_TESTS = (
+    Need(package="cpio", program="cpio", why="reads the first filesystem of a machine back"),
+    Need(package="git", program="git", why="takes the diffs that are shown"),
+)
+
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 

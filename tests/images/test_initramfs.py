@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -80,7 +79,6 @@ def test_a_directory_comes_before_what_it_holds(
         assert not parent or names.index(parent) < names.index(name)
 
 
-@pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
 def test_cpio_reads_the_archive(tmp_path: Path, agent: Path, kernel: Kernel) -> None:
     listed = subprocess.run(
         ["cpio", "-t", "--quiet"],
