@@ -268,6 +268,9 @@ async def test_an_interrupt_typed_at_a_terminal_ends_the_command(machine: Machin
         machine, "echo up; sleep 655", has_terminal=True, wants_input=True
     ) as process:
         await read_until(process, b"up\r\n")
+        # A shell loses an interrupt that comes between its fork and the start of the program.
+        begun = "until pgrep -x -f 'sleep 655' >/dev/null; do sleep 0.05; done"
+        await shell(machine, begun, timeout_s=60)
         await process.write(b"\x03")
         await process.discard()
         assert (await process.wait()).signal == signal.SIGINT

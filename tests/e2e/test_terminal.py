@@ -129,6 +129,8 @@ def test_ctrl_c_is_for_the_command_inside(crucible: CommandLine) -> None:
     with Terminal(crucible, "attach", "box") as terminal:
         terminal.expect(PROMPT)
         terminal.says(b"echo begin; sleep 1000", rb"\nbegin\r\n")
+        begun = "until pgrep -x -f 'sleep 1000'; do sleep 0.05; done"
+        crucible.ok("exec", "--timeout", "60", "box", "sh", "-c", begun)
         terminal.type(CTRL_C)
         terminal.expect(PROMPT)
         terminal.says(b"echo status $?", rb"\nstatus 130\r\n")
