@@ -147,7 +147,9 @@ class CommandLine:
     def __init__(self, home: Path) -> None:
         self.home = home
         kept = {key: value for key, value in os.environ.items() if not key.startswith("CRUCIBLE_")}
-        self.environment = {**kept, "CRUCIBLE_HOME": str(home), "CRUCIBLE_OWNER_IDLE_S": "5"}
+        # Nothing is guessed unless a test asks for it: a guess could reach for a registry.
+        own = {"CRUCIBLE_HOME": str(home), "CRUCIBLE_OWNER_IDLE_S": "5", "CRUCIBLE_IMAGE": "base"}
+        self.environment = {**kept, **own}
         self.argv = [sys.executable, "-m", "crucible.cli"]
 
     def __call__(

@@ -5,6 +5,10 @@ A command that fails inside a sandbox is a result and never appears here.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 EXIT_TIMED_OUT = 124
 EXIT_FAILED = 125
 EXIT_REFUSED = 126
@@ -21,6 +25,17 @@ class CrucibleError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """What was probably meant, as a hint."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    close = get_close_matches(word, names, n=1)
+    if close:
+        return f"Did you mean `{close[0]}`?"
+    return otherwise or f"One of: {', '.join(names)}"
 
 
 class Refused(CrucibleError):

@@ -122,7 +122,10 @@ def test_create_sends_the_whole_specification(serve: Serve, tmp_path: Path) -> N
                 "environment": {"A": "1", "B": "x=y"},
                 "workdir": "/srv",
                 "user": "root",
-                "allow_network": False,
+                "network": "off",
+                "profile": "moderate",
+                "read_only": False,
+                "drop_capabilities": False,
             },
         }
     ]

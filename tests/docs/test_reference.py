@@ -10,8 +10,11 @@ import pytest
 from docs.reference.generate import error_classes, meaning_of, pages
 from tests.docs.pages import ROOT
 
-from crucible.cli import config_file
 from crucible.config import Config, load_config
+from crucible.project.file import read_file
+from crucible.project.languages import LANGUAGES
+from crucible.project.schema import KEYS
+from crucible.sandbox.profiles import PROFILES
 
 SETTINGS = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
 
@@ -58,14 +61,37 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:
     listed = set(re.findall(r"^\| `\[(\w+)\]` \| `(\w+)` \|", SETTINGS, re.MULTILINE))
-    known = {(section, key) for section, keys in config_file._KEYS.items() for key in keys}
-    assert listed == known
+    assert listed == {(key.section, key.name) for key in KEYS}
 
 
 def test_the_example_of_a_config_file_is_taken(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", SETTINGS, re.DOTALL)
     path = tmp_path / "crucible.toml"
     path.write_text(example)
-    found = config_file.read_config_file(str(path))
-    assert found.name == "box"
-    assert found.spec == {"image": "base", "cpus": 2, "memory_mib": 1024, "disk_mib": 16384}
+    found = {target: given.value for target, given in read_file(str(path)).items()}
+    assert found["name"] == "box"
+    assert found["image"] == "base"
+    assert found["memory_mib"] == 1024
+    assert found["allow"] == ["example.org", "*.example.net:8443"]
+
+
+def test_the_languages_that_are_listed_are_those_that_are_recognised() -> None:
+    for language in LANGUAGES:
+        commands = " ".join(f"`{command}`" for command in language.commands) or "-"
+        files = " ".join(f"`{file}`" for file in language.files)
+        assert f"| {language.name} | {commands} | {files} | `{language.image}` |" in SETTINGS
+
+
+def test_the_profiles_that_are_listed_are_those_in_force() -> None:
+    for profile in PROFILES.values():
+        cells = re.search(rf"^\| `{profile.name}`[^|]*\|(.*)\|$", SETTINGS, re.MULTILINE)
+        assert cells is not None
+        network, *flags, capabilities = (cell.strip() for cell in cells[1].split("|"))
+        assert network == {"full": "every public address", "off": "none"}[profile.network]
+        assert [flag == "yes" for flag in flags] == [
+            profile.mounts_directory,
+            profile.mounts_home,
+            profile.passes_environment,
+            profile.is_read_only,
+        ]
+        assert (capabilities == "none") is profile.drops_capabilities

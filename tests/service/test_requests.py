@@ -121,7 +121,13 @@ def test_a_command_that_makes_no_sense_is_refused(values: dict[str, Any]) -> Non
         {"image": None},
         {"environment": {"A": 1}},
         {"min_isolation": "perfect"},
-        {"allow_network": "yes"},
+        {"network": "some"},
+        {"network": True},
+        {"allow": "host"},
+        {"allow": ["host", 1]},
+        {"deny": ["host"] * 1001},
+        {"read_only": "yes"},
+        {"profile": "nosuch"},
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(values: dict[str, Any]) -> None:

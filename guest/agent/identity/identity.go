@@ -66,11 +66,13 @@ func (i *Identity) Prepare(request *wire.Prepare) error {
 	if _, err := i.bootId.WriteAt([]byte(request.BootId+"\n"), 0); err != nil {
 		return failure.About(err, "boot id")
 	}
-	var err error
-	i.world.Spawner(func() {
-		if err = syscall.Sethostname([]byte(request.Hostname)); err == nil {
-			err = i.writeNames(request.Hostname, request.MachineId)
-		}
+	err := i.world.Unlocked(func() (err error) {
+		i.world.Spawner(func() {
+			if err = syscall.Sethostname([]byte(request.Hostname)); err == nil {
+				err = i.writeNames(request.Hostname, request.MachineId)
+			}
+		})
+		return err
 	})
 	return failure.About(err, "names")
 }

@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	prCapbsetDrop  = 24
-	capabilityLast = 63
+	prCapbsetDrop   = 24
+	prSetNoNewPrivs = 38
+	capabilityLast  = 63
 )
 
 // DropBounding takes every capability but those of keep from the thread's bounding set, so that no
@@ -23,6 +24,9 @@ func DropBounding(keep uint64) error {
 	}
 	return nil
 }
+
+// NoNewPrivileges makes the thread's children keep what they have: no setuid program gives them more.
+func NoNewPrivileges() error { return Prctl(prSetNoNewPrivs, 1) }
 
 // SetCapabilities leaves the thread itself with exactly these, and none to inherit.
 func SetCapabilities(keep uint64) error {

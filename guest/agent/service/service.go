@@ -103,6 +103,7 @@ var servers = map[wire.Verb]server{
 	wire.VerbThaw:     (*Service).thaw,
 	wire.VerbShutdown: (*Service).shutdown,
 	wire.VerbSyncDisk: (*Service).syncDisk,
+	wire.VerbConfine:  (*Service).confine,
 }
 
 func (s *Service) prepare(_ *channel.Stream, body []byte) (wire.Message, error) {
@@ -201,6 +202,17 @@ func (s *Service) shutdown(_ *channel.Stream, body []byte) (wire.Message, error)
 		s.Machine.Shutdown(time.Duration(request.GraceMs) * time.Millisecond)
 	})
 	return &wire.Empty{}, nil
+}
+
+func (s *Service) confine(_ *channel.Stream, body []byte) (wire.Message, error) {
+	var request wire.Confine
+	if err := decode(body, &request); err != nil {
+		return nil, err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	err := s.World.Confine(request.Flags&wire.ConfineReadOnly != 0, request.Flags&wire.ConfineNoPowers != 0)
+	return &wire.Empty{}, failure.About(err, "confine")
 }
 
 func (s *Service) syncDisk(_ *channel.Stream, body []byte) (wire.Message, error) {

@@ -103,6 +103,7 @@ var requests = map[Verb]func() Message{
 	VerbStats: func() Message { return &Empty{} }, VerbGrow: func() Message { return &Empty{} },
 	VerbFreeze: func() Message { return &Empty{} }, VerbThaw: func() Message { return &Empty{} },
 	VerbShutdown: func() Message { return &Shutdown{} }, VerbSyncDisk: func() Message { return &Empty{} },
+	VerbConfine: func() Message { return &Confine{} },
 }
 
 var results = map[Verb]func() Message{

@@ -23,6 +23,7 @@ const (
 	VerbThaw     Verb = 18
 	VerbShutdown Verb = 19
 	VerbSyncDisk Verb = 20
+	VerbConfine  Verb = 24
 )
 
 type Prepare struct {
@@ -155,6 +156,15 @@ func (m *StatsResult) fields(b *body) {
 type GrowResult struct{ DiskTotal uint64 }
 
 func (m *GrowResult) fields(b *body) { b.u64(&m.DiskTotal) }
+
+const (
+	ConfineReadOnly = 1
+	ConfineNoPowers = 2
+)
+
+type Confine struct{ Flags uint8 }
+
+func (m *Confine) fields(b *body) { b.u8(&m.Flags) }
 
 type Shutdown struct{ GraceMs uint32 }
 

@@ -36,6 +36,7 @@ type World struct {
 	namespaces []namespace
 	spawner    *thread
 	files      filesPool
+	isReadOnly bool
 }
 
 type namespace struct {

@@ -5,9 +5,9 @@ Written by hand because the start of the program is part of its promise: argpars
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from crucible.errors import Refused
+from crucible.errors import Refused, suggestion
 
 Run = Callable[["Arguments"], int]
 
@@ -306,14 +306,3 @@ def _check_complete(arguments: Arguments) -> None:
             f"{operands[arguments.count].name} is missing: {operands[arguments.count].help}",
             hint=f"Usage: {arguments.command.usage}",
         )
-
-
-def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """What was probably meant, as a hint."""
-    from difflib import get_close_matches
-
-    names = list(known)
-    close = get_close_matches(word, names, n=1)
-    if close:
-        return f"Did you mean `{close[0]}`?"
-    return otherwise or f"One of: {', '.join(names)}"

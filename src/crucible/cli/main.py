@@ -68,7 +68,8 @@ def find_command(name: str) -> Command:
 
     name = table.ALIASES.get(name, name)
     if name not in table.MODULES:
-        from crucible.cli.grammar import BadUsage, suggestion
+        from crucible.cli.grammar import BadUsage
+        from crucible.errors import suggestion
 
         known = [*table.MODULES, *table.ALIASES]
         raise BadUsage(

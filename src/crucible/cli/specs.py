@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from crucible.project.settings import Setting
+
 OPTIONS = (
     Option("image", "image to start from (default: base)", metavar="IMAGE"),
     Option("memory", "memory, like 512M or 2G (default: 512M)", short="m", metavar="SIZE"),
@@ -23,7 +25,33 @@ OPTIONS = (
     Option("workdir", "directory in the sandbox to begin in", short="w", metavar="PATH"),
     Option("user", "user in the sandbox to be", short="u", metavar="USER"),
     Option("dir", "copy this directory of the host to the working directory", metavar="PATH"),
-    Option("no-network", "reach no network (always so in this version)"),
+    Option(
+        "profile",
+        "how much it is trusted (default: moderate)",
+        metavar="NAME",
+        choices=("permissive", "moderate", "restrictive"),
+    ),
+    Option(
+        "network",
+        "what it can reach (default: as the profile says)",
+        metavar="MODE",
+        choices=("off", "allowlist", "full"),
+    ),
+    Option("no-network", "reach no network: the same as --network off"),
+    Option(
+        "allow",
+        "let it reach a host: example.org, *.example.org, host:port; may be given again",
+        metavar="RULE",
+        is_repeatable=True,
+    ),
+    Option(
+        "deny",
+        "never let it reach a host, whatever else is allowed",
+        metavar="RULE",
+        is_repeatable=True,
+    ),
+    Option("read-only", "let it write nothing but scratch files in memory"),
+    Option("drop-capabilities", "take the powers of root away inside"),
     Option(
         "backend",
         "what boots the machine (default: auto, the strongest that works)",
@@ -45,25 +73,42 @@ TERMINAL_OPTIONS = (
 )
 
 
-def spec_fields(arguments: Arguments) -> tuple[dict[str, Any], str | None]:
-    """The specification as the service takes it, checked, and the name the file gives if it does."""
+class Asked:
+    """`spec` is as the service takes it, checked; `name` is the one that a file gives, if it does."""
+
+    __slots__ = ("image", "name", "spec")
+
+    def __init__(self, spec: dict[str, Any], name: str | None, image: Setting) -> None:
+        self.spec = spec
+        self.name = name
+        self.image = image
+
+
+def asked(arguments: Arguments, command: list[str]) -> Asked:
+    """What the options, variables, the project's files and the profile come to."""
+    from crucible.project.settings import choose_image, gather
+    from crucible.sandbox.spec import SandboxSpec
+
+    directory = host_directory(arguments) or "."
+    settings = gather(options(arguments), directory=directory, named_file=arguments.value("config"))
+    image = choose_image(settings, command, directory)
+    fields = {target: setting.value for target, setting in settings.items()}
+    fields["image"] = image.value
+    name = fields.pop("name", None)
+    fields.pop("agent", None)
+    spec = SandboxSpec(**fields)
+    return Asked({**fields, "memory_mib": spec.memory_mib}, name, image)
+
+
+def options(arguments: Arguments) -> dict[str, Any]:
+    """What the command line sets, by the field of the specification."""
     from crucible.sandbox.isolation import parse_isolation
-    from crucible.sandbox.spec import SandboxSpec, parse_environment, parse_size_mib
+    from crucible.sandbox.spec import parse_environment, parse_size_mib
 
-    fields: dict[str, Any] = {}
-    name = None
-    if path := arguments.value("config"):
-        from crucible.cli.config_file import read_config_file
-
-        given = read_config_file(path)
-        fields, name = dict(given.spec), given.name
-    texts = {
-        "image": arguments.value("image"),
-        "backend": arguments.value("backend"),
-        "workdir": arguments.value("workdir"),
-        "user": arguments.value("user"),
+    texts = ("image", "backend", "workdir", "user", "profile", "network")
+    fields: dict[str, Any] = {
+        name: text for name in texts if (text := arguments.value(name)) is not None
     }
-    fields |= {key: text for key, text in texts.items() if text is not None}
     if text := arguments.value("memory"):
         fields["memory_mib"] = parse_size_mib(text)
     if text := arguments.value("disk"):
@@ -73,10 +118,24 @@ def spec_fields(arguments: Arguments) -> tuple[dict[str, Any], str | None]:
     if text := arguments.value("min-isolation"):
         fields["min_isolation"] = parse_isolation(text)
     if arguments.flag("no-network"):
-        fields["allow_network"] = False
-    fields["environment"] = parse_environment(arguments.values("env"))
-    spec = SandboxSpec(**fields)
-    return {**fields, "memory_mib": spec.memory_mib}, name
+        fields["network"] = "off"
+    for name in ("allow", "deny"):
+        if rules := arguments.values(name):
+            fields[name] = rules
+    for name, target in (("read-only", "read_only"), ("drop-capabilities", "drop_capabilities")):
+        if arguments.flag(name):
+            fields[target] = True
+    if pairs := arguments.values("env"):
+        fields["environment"] = parse_environment(pairs)
+    return fields
+
+
+def tell_image(image: Setting) -> None:
+    """Which image was taken and why, where nobody named it."""
+    from crucible.cli import render
+
+    if not image.origin.startswith(("--", "$")) and image.value != "base":
+        render.tell(f"image: {image.value} ({image.origin})")
 
 
 def whole_number(text: str, name: str) -> int:

@@ -55,6 +55,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("doctor", "machine", "Check what works here, and how to mend what does not"),
             ("demo", "machine", "See a sandbox at work, step by step"),
             ("system", "system", "Show and free the space Crucible uses; uninstall it"),
+            ("detect", "project", "Show which image would be taken, and why"),
+            ("config", "project", "Show the settings of a sandbox and where they come from"),
             ("completion", "completion", "Print the completion script for a shell"),
             ("version", "machine", "Print the version"),
         ),

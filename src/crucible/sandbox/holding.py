@@ -25,6 +25,12 @@ class Held:
     has_strangers: bool = False
     watcher: asyncio.Task[None] | None = None
 
+    async def confine(self) -> None:
+        """Closes what its specification closes, once everything that is given to it is in it."""
+        spec = self.record.spec
+        if spec.read_only or spec.drop_capabilities:
+            await self.machine.confine(read_only=spec.read_only, no_powers=spec.drop_capabilities)
+
 
 def handle_of(record: SandboxRecord) -> MachineHandle | None:
     if record.pid is None:

@@ -263,6 +263,7 @@ class Manager:
                 await seeding.upload(
                     held.machine, source, held.image, record.directory, self.report
                 )
+            await held.confine()
         except BaseException:
             await finish(self._abandon_start(record))
             raise

@@ -9,6 +9,7 @@ from typing import Any
 
 from crucible.errors import BadName, BadSetting
 from crucible.sandbox.isolation import Isolation, parse_isolation
+from crucible.sandbox.profiles import DEFAULT_PROFILE, NETWORK_MODES, find_profile
 
 MEMORY_TIERS_MIB = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 DEFAULT_MEMORY_MIB = 512
@@ -18,6 +19,7 @@ LARGEST_DISK_MIB = 1 << 20
 LARGEST_CPUS = 16
 DEFAULT_RUN_TIMEOUT_S = 3600.0
 LARGEST_TIMEOUT_S = 30 * 24 * 3600.0
+MOST_RULES = 1000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SIZE = re.compile(r"(\d{1,9})\s*(?:([KMGT])(?:i?B)?)?\Z", re.IGNORECASE | re.ASCII)
@@ -35,7 +37,12 @@ class SandboxSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     user: str = ""
-    allow_network: bool = False
+    profile: str = DEFAULT_PROFILE
+    network: str = "off"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    read_only: bool = False
+    drop_capabilities: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.cpus <= LARGEST_CPUS:
@@ -47,12 +54,19 @@ class SandboxSpec:
                 f"A disk of {self.disk_mib} MiB cannot be given",
                 hint=f"Ask for {SMALLEST_DISK_MIB}M to {LARGEST_DISK_MIB >> 10}G",
             )
+        if self.network not in NETWORK_MODES:
+            raise BadSetting(
+                f"The network cannot be {self.network!r}",
+                hint=f"Use one of {', '.join(NETWORK_MODES)}",
+            )
+        find_profile(self.profile)
         object.__setattr__(self, "memory_mib", memory_tier(self.memory_mib))
 
 
 _KINDS: Mapping[str, type] = {
     "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
-    "min_isolation": str, "environment": dict, "workdir": str, "user": str, "allow_network": bool,
+    "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
+    "network": str, "allow": list, "deny": list, "read_only": bool, "drop_capabilities": bool,
 }  # fmt: skip
 
 
@@ -68,6 +82,11 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     if not all(isinstance(value, str) for value in environment.values()):
         raise BadSetting("A variable of the environment is not text")
     given = dict(values)
+    for name in ("allow", "deny"):
+        rules = given.get(name, [])
+        if not all(isinstance(rule, str) for rule in rules) or len(rules) > MOST_RULES:
+            raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} rules")
+        given[name] = tuple(rules)
     if "min_isolation" in given:
         given["min_isolation"] = parse_isolation(given["min_isolation"])
     return SandboxSpec(**given)

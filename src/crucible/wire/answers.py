@@ -150,6 +150,7 @@ _BODIES: Final[dict[Verb, Field]] = {
     Verb.THAW: _DONE,
     Verb.SHUTDOWN: _DONE,
     Verb.SYNC_DISK: _DONE,
+    Verb.CONFINE: _DONE,
 }
 
 

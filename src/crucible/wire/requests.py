@@ -49,12 +49,15 @@ class Verb(IntEnum):
     THAW = 18
     SHUTDOWN = 19
     SYNC_DISK = 20
+    CONFINE = 24
 
 
 EXEC_PTY: Final = 1
 EXEC_INPUT: Final = 2
 WRITE_APPEND: Final = 1
 WRITE_PARENTS: Final = 2
+CONFINE_READ_ONLY: Final = 1
+CONFINE_NO_POWERS: Final = 2
 
 
 class Prepare(NamedTuple):
@@ -139,6 +142,10 @@ class Shutdown(NamedTuple):
     grace_ms: int
 
 
+class Confine(NamedTuple):
+    flags: int
+
+
 class Plain(NamedTuple):
     """A verb that has no body."""
 
@@ -160,6 +167,7 @@ Request = (
     | Dial
     | Tree
     | Shutdown
+    | Confine
     | Plain
 )
 
@@ -185,6 +193,7 @@ _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
         (Dial, Verb.DIAL, (U16,)),
         (Tree, Verb.TREE, (BYTES, FLAG)),
         (Shutdown, Verb.SHUTDOWN, (U32,)),
+        (Confine, Verb.CONFINE, (U8,)),
     )
 }
 _BY_VERB: Final = dict(_BODIES.values())

@@ -84,6 +84,9 @@ class QemuMachine:
             info, output_offset=output_offset, errors_offset=errors_offset
         )
 
+    async def confine(self, *, read_only: bool, no_powers: bool) -> None:
+        await self.guest.confine(read_only=read_only, no_powers=no_powers)
+
     async def pause(self) -> None:
         await self._vmm.monitor.execute("stop")
 

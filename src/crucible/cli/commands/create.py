@@ -11,19 +11,20 @@ def create(arguments: Arguments) -> int:
     from crucible.cli.service import ask_owner
     from crucible.sandbox.spec import check_name
 
-    spec, file_name = specs.spec_fields(arguments)
-    name = arguments.optional_word("NAME") or file_name
+    asked = specs.asked(arguments, [])
+    name = arguments.optional_word("NAME") or asked.name
     if name is None:
         from crucible.cli.grammar import BadUsage
 
         raise BadUsage("NAME is missing", hint=f"Usage: {arguments.command.usage}")
     request = {
         "name": check_name(name),
-        "spec": spec,
+        "spec": asked.spec,
         "start": arguments.flag("start"),
         "upload": False,
         "host_directory": specs.host_directory(arguments),
     }
+    specs.tell_image(asked.image)
     ask_owner("create", request, doing=f"creating {name}")
     render.say(name)
     return 0

@@ -18,18 +18,19 @@ def run(arguments: Arguments) -> int:
     from crucible.cli.joining import command_fields
     from crucible.sandbox.spec import check_name
 
-    spec, file_name = specs.spec_fields(arguments)
+    asked = specs.asked(arguments, arguments.words("CMD"))
     source = specs.host_directory(arguments)
     given = arguments.value("name")
-    name = file_name if given is None else given
+    name = asked.name if given is None else given
     if name is not None:
         check_name(name)
     command = command_fields(
         arguments, arguments.words("CMD"), timeout_s=_timeout_s(arguments), own=False
     )
+    specs.tell_image(asked.image)
     if arguments.flag("keep"):
-        return _run_kept(spec, name, source, command)
-    return _run_temporary(spec, name, source, command)
+        return _run_kept(asked.spec, name, source, command)
+    return _run_temporary(asked.spec, name, source, command)
 
 
 def _run_temporary(

@@ -24,7 +24,15 @@ from crucible.sandbox.session import (
 from crucible.wire.answers import Done, Execs, Grown, Measured
 from crucible.wire.frames import MAX_STREAM
 from crucible.wire.generation import Hello
-from crucible.wire.requests import Plain, Prepare, Shutdown, Verb
+from crucible.wire.requests import (
+    CONFINE_NO_POWERS,
+    CONFINE_READ_ONLY,
+    Confine,
+    Plain,
+    Prepare,
+    Shutdown,
+    Verb,
+)
 
 DISK_S: Final = 120.0
 
@@ -128,6 +136,11 @@ class GuestSession:
         """Grows the writable filesystem to its device; returns its size in bytes."""
         answer = await self.channel.ask(Plain(Verb.GROW), Grown, DISK_S)
         return answer.disk_total
+
+    async def confine(self, *, read_only: bool, no_powers: bool) -> None:
+        """Takes from the user's processes what they had so far; it does not come back."""
+        flags = CONFINE_READ_ONLY * read_only | CONFINE_NO_POWERS * no_powers
+        await self.channel.ask(Confine(flags), Done)
 
     async def freeze(self) -> None:
         await self.channel.ask(Plain(Verb.FREEZE), Done, DISK_S)

@@ -6,6 +6,19 @@ from typing import Any
 
 from crucible.sandbox.records import Records, SandboxRecord
 from crucible.sandbox.session import Exit
+from crucible.sandbox.spec import SandboxSpec
+
+
+def policy_of(spec: SandboxSpec) -> dict[str, Any]:
+    """What the sandbox was allowed."""
+    return {
+        "profile": spec.profile,
+        "network": spec.network,
+        "allow": list(spec.allow),
+        "deny": list(spec.deny),
+        "read_only": spec.read_only,
+        "drop_capabilities": spec.drop_capabilities,
+    }
 
 
 def write_audit(
@@ -27,6 +40,7 @@ def write_audit(
             "image_digest": record.image_digest,
             "backend": record.backend,
             "isolation": record.isolation,
+            "policy": policy_of(record.spec),
             "exit_status": None if exit is None else exit.status,
             "timed_out": exit is not None and exit.timed_out,
             "out_of_memory": exit is not None and exit.out_of_memory,

@@ -50,6 +50,7 @@ class Commands:
                     await held.machine.files.tar_in(
                         held.image.workdir.encode(), client.inputs(), owner=held.image.user
                     )
+                await held.confine()
                 executed = time.perf_counter()
                 process = await held.machine.start(command)
                 running = Running(process=process, kept=None)

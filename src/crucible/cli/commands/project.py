@@ -1,0 +1,133 @@
+"""`detect` and `config`: what a project's directory comes to, and why."""
+
+from __future__ import annotations
+
+from crucible.cli import specs
+from crucible.cli.grammar import Arguments, Command, Operand, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.project.detection import Finding
+    from crucible.project.settings import Setting
+
+
+def detect(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    directory = specs.host_directory(arguments) or "."
+    findings = _findings(arguments, arguments.words("CMD"), directory)
+    chosen = next(finding for finding in findings if finding.image)
+    if arguments.flag("json"):
+        steps = [finding._asdict() for finding in findings]
+        render.show_json({"image": chosen.image, "step": chosen.step, "steps": steps})
+        return 0
+    for finding in findings:
+        mark = "->" if finding is chosen else "  "
+        render.tell(f"{mark} {finding.step:12} {finding.image or '-':34} {finding.why}")
+    render.say(chosen.image)
+    return 0
+
+
+def show(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.project.settings import gather
+
+    directory = specs.host_directory(arguments) or "."
+    settings = gather(
+        specs.options(arguments), directory=directory, named_file=arguments.value("config")
+    )
+    rows = {**_defaults(), **settings}
+    if arguments.flag("json"):
+        render.show_json({name: row._asdict() for name, row in sorted(rows.items())})
+        return 0
+    table = [(name, _text(row.value), row.origin) for name, row in sorted(rows.items())]
+    render.show_table(("SETTING", "VALUE", "FROM"), table)
+    return 0
+
+
+def schema(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.project.schema import json_schema
+
+    render.show_json(json_schema())
+    return 0
+
+
+def _findings(arguments: Arguments, command: list[str], directory: str) -> list[Finding]:
+    """What is named goes before what is guessed."""
+    from crucible.project.detection import Finding, reasoning
+    from crucible.project.settings import gather
+
+    settings = gather(
+        specs.options(arguments), directory=directory, named_file=arguments.value("config")
+    )
+    named = settings.get("image")
+    if named is None:
+        first = Finding("named", "", "no option, variable or file names an image")
+    else:
+        first = Finding("named", named.value, named.origin)
+    return [first, *reasoning(command, directory)]
+
+
+def _defaults() -> dict[str, Setting]:
+    from dataclasses import asdict
+
+    from crucible.project.settings import Setting
+    from crucible.sandbox.spec import SandboxSpec
+
+    values = asdict(SandboxSpec())
+    values["image"] = "guessed"
+    return {name: Setting(value, "default") for name, value in values.items()}
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return " ".join(f"{key}={item}" for key, item in value.items()) or "-"
+        case list() | tuple():
+            return " ".join(map(str, value)) or "-"
+    return str(value) or "-"
+
+
+_FILE_OPTIONS = tuple(option for option in specs.OPTIONS if option.long in ("dir", "config"))
+_IMAGE_OPTIONS = tuple(option for option in specs.OPTIONS if option.long == "image")
+
+COMMANDS = (
+    Command(
+        "detect",
+        detect,
+        operands=(Operand("CMD", "the command that would be run", arity="any"),),
+        options=(*_IMAGE_OPTIONS, *_FILE_OPTIONS, Option("json", "print JSON")),
+        notes="""\
+What is named wins: --image, CRUCIBLE_IMAGE, then crucible.toml. Otherwise the image is
+guessed from the command, then from the files of the directory, then from its
+Procfile. The reasoning goes to standard error, the image to standard output.""",
+        examples=(
+            ("crucible detect -- npm test", "which image `crucible run npm test` would take"),
+            ("crucible detect --dir ../api", "what the files of another directory say"),
+        ),
+    ),
+    Command(
+        "config",
+        examples=(("crucible config show --json", "each value and where it came from"),),
+        subcommands=(
+            Command(
+                "show",
+                show,
+                options=(*specs.OPTIONS, Option("json", "print JSON")),
+                summary="Tell each setting of a sandbox and where it comes from",
+                examples=(("crucible config show --profile restrictive", "what a profile sets"),),
+            ),
+            Command(
+                "schema",
+                schema,
+                summary="Print the JSON Schema of crucible.toml, for editors",
+                examples=(
+                    ("crucible config schema > crucible.schema.json", "a file for an editor"),
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""What a project's directory asks for: its crucible.toml, devcontainer.json, Procfile and files."""

@@ -1,0 +1,93 @@
+"""Reads a crucible.toml. A key that means nothing is an error, with what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from crucible.errors import BadSetting, PathRefused, suggestion
+from crucible.project.schema import SECTIONS, Key, find_key, names_in
+
+FILE_NAME = "crucible.toml"
+_MAX_BYTES = 1 << 20
+
+
+class Set(NamedTuple):
+    """A value and the key that set it, such as `[resources] vcpus`."""
+
+    value: Any
+    key: str
+
+
+def read_file(path: str) -> dict[str, Set]:
+    """What the file sets, by the field of the specification."""
+    fields: dict[str, Set] = {}
+    for section, values in _load(path).items():
+        if section not in SECTIONS or not isinstance(values, dict):
+            raise BadSetting(
+                f"{path} has no use for {section!r}", hint=suggestion(section, SECTIONS)
+            )
+        for name, value in values.items():
+            _take(path, section, name, value, fields)
+    return fields
+
+
+def _take(path: str, section: str, name: str, value: Any, fields: dict[str, Set]) -> None:
+    key = find_key(section, name)
+    if key is None:
+        raise BadSetting(
+            f"{path} has no use for {name!r} in [{section}]",
+            hint=suggestion(name, names_in(section)),
+        )
+    shown = f"[{section}] {name}"
+    found = _checked(path, key, value)
+    if key.target == "network" and isinstance(found, bool):
+        if found:
+            return  # what can be reached is then for the profile to say
+        found = "off"
+    if key.target in fields:
+        other = fields[key.target].key
+        raise BadSetting(f"{path} says the same thing twice: {other} and {shown}")
+    fields[key.target] = Set(found, shown)
+
+
+def _checked(path: str, key: Key, value: Any) -> Any:
+    where = f"{key.name!r} in [{key.section}] of {path}"
+    is_flag_for_number = isinstance(value, bool) and bool not in key.kind.types
+    if not isinstance(value, key.kind.types) or is_flag_for_number or not _is_text(value):
+        raise BadSetting(f"{where} is {_shown(value)}", hint=f"It must be {key.kind.said}")
+    if key.choices and value not in key.choices:
+        raise BadSetting(f"{where} is {_shown(value)}", hint=f"Use one of {', '.join(key.choices)}")
+    return value
+
+
+def _is_text(value: Any) -> bool:
+    """Whether what a list or a table holds is text and nothing else."""
+    match value:
+        case list():
+            return all(isinstance(item, str) for item in value)
+        case dict():
+            return all(isinstance(item, str) for item in value.values())
+    return True
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _load(path: str) -> Mapping[str, Any]:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - the path may hold bytes that pathlib refuses
+            data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no path"
+        raise PathRefused(f"{path} cannot be read: {why}") from None
+    if len(data) > _MAX_BYTES:
+        raise BadSetting(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadSetting(f"{path} is not TOML: {error}") from None

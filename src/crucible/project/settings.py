@@ -1,0 +1,105 @@
+"""Every setting of a sandbox with where it came from: option, variable, file, profile or default.
+
+The first of these that says something wins. Nothing is looked up that is not asked for: this is on the path of `run`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crucible.errors import BadSetting
+from crucible.sandbox.profiles import DEFAULT_PROFILE, find_profile
+
+FILE_NAME = "crucible.toml"
+VARIABLES = {"CRUCIBLE_IMAGE": "image", "CRUCIBLE_PROFILE": "profile"}
+
+
+class Setting(NamedTuple):
+    value: Any
+    origin: str
+
+
+Settings = dict[str, Setting]
+
+
+def gather(
+    options: Mapping[str, Any],
+    *,
+    directory: str,
+    named_file: str | None,
+    variables: Mapping[str, str] | None = None,
+) -> Settings:
+    """All that is set, without the image that would be guessed and without defaults."""
+    settings = _from_file(directory, named_file)
+    for variable, target in VARIABLES.items():
+        if text := (os.environ if variables is None else variables).get(variable):
+            settings[target] = Setting(text, f"${variable}")
+    for target, value in options.items():
+        if target == "environment" and target in settings:
+            value = {**settings[target].value, **value}
+        settings[target] = Setting(value, _option_name(target))
+    return _with_profile(settings)
+
+
+def choose_image(settings: Settings, command: Sequence[str], directory: str) -> Setting:
+    """The image that is named, else the one that is guessed with its reason."""
+    if (named := settings.get("image")) is not None:
+        return named
+    from crucible.project.detection import detect
+
+    found = detect(command, directory)
+    return Setting(found.image, found.why)
+
+
+def _from_file(directory: str, named_file: str | None) -> Settings:
+    path = named_file
+    if path is None:
+        path = os.path.join(directory, FILE_NAME)  # noqa: PTH118 - pathlib is not loaded on this path
+        if not os.path.lexists(path):
+            return {}
+    from crucible.project.file import read_file
+
+    settings = {
+        target: Setting(given.value, f"{path} {given.key}")
+        for target, given in read_file(path).items()
+    }
+    if named_file is None:
+        _refuse_widening(path, settings)
+    return settings
+
+
+def _refuse_widening(path: str, settings: Settings) -> None:
+    """A file that was merely found may come with somebody else's project: it cannot open the host."""
+    profile = settings.get("profile")
+    if profile is None:
+        return
+    wanted, usual = find_profile(profile.value), find_profile(DEFAULT_PROFILE)
+    for power in ("mounts_directory", "mounts_home", "passes_environment"):
+        if getattr(wanted, power) and not getattr(usual, power):
+            raise BadSetting(
+                f"{path} asks for the profile {wanted.name!r}, which gives the sandbox things of this host",
+                hint=f"If you trust it, name it: --config {path}; or choose with --profile",
+            )
+
+
+def _with_profile(settings: Settings) -> Settings:
+    chosen = settings.setdefault("profile", Setting(DEFAULT_PROFILE, "default"))
+    profile = find_profile(chosen.value)
+    origin = f"profile {profile.name}"
+    for target, value in (
+        ("network", profile.network),
+        ("read_only", profile.is_read_only),
+        ("drop_capabilities", profile.drops_capabilities),
+    ):
+        settings.setdefault(target, Setting(value, origin))
+    return settings
+
+
+def _option_name(target: str) -> str:
+    words = {
+        "memory_mib": "memory", "disk_mib": "disk", "environment": "env",
+        "min_isolation": "min-isolation", "drop_capabilities": "cap-drop",
+    }  # fmt: skip
+    return "--" + words.get(target, target.replace("_", "-"))

@@ -1,0 +1,81 @@
+"""What a project's directory asks for, through the real command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conftest import CommandLine
+
+
+def test_detect_tells_the_image_and_why(crucible: CommandLine, tmp_path: Path) -> None:
+    del crucible.environment["CRUCIBLE_IMAGE"]
+    (tmp_path / "go.mod").touch()
+    done = crucible("detect", "--dir", tmp_path)
+    assert done.stdout == b"golang:1.23-alpine\n"
+    assert b"-> files " in done.stderr
+    assert crucible.ok("detect", "--dir", tmp_path, "npm", "test") == "node:22-alpine\n"
+    (tmp_path / "crucible.toml").write_text("[sandbox]\nimage = 'mine:1'\n")
+    assert crucible.ok("detect", "npm", "test", cwd=tmp_path) == "mine:1\n"
+
+
+def test_detect_as_json(crucible: CommandLine, tmp_path: Path) -> None:
+    told = json.loads(crucible.ok("detect", "--json", "--dir", tmp_path))
+    assert (told["image"], told["step"]) == ("base", "named")
+    assert [step["step"] for step in told["steps"]] == [
+        "named", "command", "files", "Procfile", "default",
+    ]  # fmt: skip
+
+
+def test_config_show_tells_where_each_value_came_from(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "crucible.toml").write_text("[resources]\nvcpus = 2\n")
+    told = json.loads(
+        crucible.ok("config", "show", "--json", "--profile", "restrictive", cwd=tmp_path)
+    )
+    assert told["cpus"]["value"] == 2
+    assert told["cpus"]["origin"].endswith("crucible.toml [resources] vcpus")
+    assert told["network"] == {"value": "off", "origin": "profile restrictive"}
+    assert told["profile"] == {"value": "restrictive", "origin": "--profile"}
+    assert told["image"] == {"value": "base", "origin": "$CRUCIBLE_IMAGE"}
+    assert told["memory_mib"] == {"value": 512, "origin": "default"}
+
+
+def test_a_found_file_that_would_open_the_host_is_refused(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "crucible.toml").write_text("[security]\nprofile = 'permissive'\n")
+    done = crucible("run", "true", cwd=tmp_path)
+    assert done.returncode == 126
+    assert b"--config" in done.stderr
+
+
+@pytest.mark.vm
+def test_the_restrictive_profile_holds_from_run_to_restart(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("copied")
+    script = "cat file; touch other; grep CapBnd /proc/self/status; touch /tmp/x && echo scratch"
+    done = crucible(
+        "run", "--profile", "restrictive", "--user", "root", "--dir", tmp_path, "sh", "-c", script
+    )
+    assert done.stdout == b"copiedCapBnd:\t0000000000000000\nscratch\n"
+    assert b"Read-only file system" in done.stderr
+    crucible.ok("create", "closed", "--profile", "restrictive", "--dir", tmp_path, "--start")
+    try:
+        for _ in range(2):
+            done = crucible("exec", "closed", "sh", "-c", "cat file; touch other")
+            assert done.stdout == b"copied"
+            assert b"Read-only file system" in done.stderr
+            crucible.ok("stop", "closed")
+            crucible.ok("start", "closed")
+        crucible.ok("fork", "closed", "--name", "twin")
+        done = crucible("exec", "twin-1", "sh", "-c", "touch other; hostname")
+        assert b"Read-only file system" in done.stderr
+        assert done.stdout == b"twin-1\n"
+        facts = json.loads(crucible.ok("inspect", "--json", "twin-1"))
+        assert facts["spec"]["profile"] == "restrictive"
+    finally:
+        crucible("rm", "--force", "closed", "twin-1")
