@@ -26,6 +26,15 @@ class CrucibleError(Exception):
         self.message = message
         self.hint = hint
 
+    def as_fields(self) -> dict[str, str | int]:
+        """As it crosses from one process to another."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "exit_status": self.exit_status,
+        }
+
 
 def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """What was probably meant, as a hint."""

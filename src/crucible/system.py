@@ -1,19 +1,17 @@
 """What Crucible needs from the host's own packages, and which of it is missing.
 
-Importable without anything else of Crucible's: the quickstart uses it before the package is installed.
+Importable before Crucible is installed: the quickstart begins with it.
 """
 
 from __future__ import annotations
 
 import os
-import platform
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Debian's ordinary users have no sbin in PATH, though mkfs.ext4 lives there and works for them.
-_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+from crucible.errors import PrerequisiteMissing
+from crucible.programs import find_program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,7 @@ _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 def machine() -> str:
     """The host's processor as QEMU and the kernel name it: `x86_64`, `aarch64` or another."""
-    name = platform.machine().lower()
+    name = os.uname().machine.lower()
     return _ALIASES.get(name, name)
 
 
@@ -92,10 +90,19 @@ def missing(
     return tuple(need for need in (needs() if wanted is None else wanted) if not found(need))
 
 
-def find_program(name: str) -> str | None:
-    """Like `shutil.which`, but it looks in the sbin directories too."""
-    search = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
-    return shutil.which(name, path=search)
+def require(*programs: str) -> tuple[str, ...]:
+    """Where each of them is. Raises PrerequisiteMissing with the one command that brings all that lack."""
+    found = [find_program(name) for name in programs]
+    lacking = tuple(name for name, path in zip(programs, found, strict=True) if path is None)
+    if not lacking:
+        return tuple(path for path in found if path is not None)
+    listed = " and ".join(lacking)
+    hint = f"Install what brings {listed} with your package manager"
+    if has_apt():
+        hint = f"Run `{install_command(tuple(map(package_of, lacking)))}`"
+    raise PrerequisiteMissing(
+        f"{listed} {'is' if len(lacking) == 1 else 'are'} not installed", hint=hint
+    )
 
 
 def install_command(packages: tuple[str, ...]) -> str:

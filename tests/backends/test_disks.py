@@ -11,16 +11,14 @@ from pathlib import Path
 import pytest
 
 from crucible.backends.qemu import disks
-from crucible.backends.qemu.jail import find_program
 from crucible.errors import StateDamaged
+from crucible.system import require
 
 SIZES_MIB = [1, 256, 511, 512, 513, 8192, 1 << 20]
 
 
 def qemu_img(*words: str) -> bytes:
-    return subprocess.run(
-        [find_program("qemu-img"), *words], check=True, capture_output=True
-    ).stdout
+    return subprocess.run([*require("qemu-img"), *words], check=True, capture_output=True).stdout
 
 
 @pytest.mark.parametrize("size_mib", SIZES_MIB)
@@ -51,7 +49,7 @@ def test_a_layer_takes_data_up_to_its_last_byte(tmp_path: Path) -> None:
     target = json.dumps({"driver": "qcow2", "file": {"driver": "file", "filename": str(path)}})
     offset = str((64 << 20) - (1 << 20))
     writing = f"write -s {data} {offset} 1M"
-    subprocess.run([find_program("qemu-io"), "-c", writing, f"json:{target}"], check=True)
+    subprocess.run([*require("qemu-io"), "-c", writing, f"json:{target}"], check=True)
     raw = tmp_path / "raw"
     qemu_img("convert", "-f", "qcow2", "-O", "raw", str(path), str(raw))
     assert raw.read_bytes()[int(offset) :] == data.read_bytes()
@@ -137,7 +135,7 @@ def test_clearing_leaves_no_disk(tmp_path: Path) -> None:
 
 def test_a_blank_is_a_sound_filesystem_made_once(tmp_path: Path) -> None:
     path = disks.make_blank(tmp_path, 256)
-    words = [find_program("e2fsck"), "-f", "-n", str(path)]
+    words = [*require("e2fsck"), "-f", "-n", str(path)]
     assert subprocess.run(words, capture_output=True).returncode == 0
     assert path.stat().st_size == 256 << 20
     before = path.stat().st_ino

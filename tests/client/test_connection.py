@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from crucible.client import connection
+from crucible.client.answers import ServiceError
 from crucible.client.connection import Owner
 from crucible.client.exchange import Unseen, ask
-from crucible.errors import OwnerUnreachable
+from crucible.errors import CrucibleError, OwnerUnreachable
 
 # Answers pings. Those who come second leave, as the real owner does; whoever wins writes its pid.
 # One that is started so late that it wins after the test is over finds a file that tells it.
@@ -120,6 +122,22 @@ def test_an_owner_that_does_not_start_is_told_with_its_last_words(
         broken.connect()
     assert "it is all broken" in caught.value.message
     assert "owner.log" in caught.value.hint
+
+
+def test_an_owner_that_says_why_it_cannot_begin_is_quoted_in_full(home: Path) -> None:
+    """And at once: nobody else will come who could."""
+    fields = {"code": "state-too-new", "message": "It is newer", "hint": "Wait", "exit_status": 125}
+    program = f"import sys; print({json.dumps(json.dumps(fields))}); sys.exit(1)"
+    with pytest.raises(ServiceError) as caught:
+        Owner(home, (sys.executable, "-c", program)).connect()
+    told = caught.value
+    assert (told.code, told.message, told.hint, told.exit_status) == tuple(fields.values())
+
+
+@pytest.mark.parametrize("said", ["[]", "{", "3", "\\xff", "{}"])
+def test_an_owner_that_says_nonsense_is_an_error_all_the_same(home: Path, said: str) -> None:
+    with pytest.raises(CrucibleError):
+        Owner(home, (sys.executable, "-c", f"print({said!r}); raise SystemExit(1)")).connect()
 
 
 def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -373,5 +373,7 @@ def test_a_lock_that_cannot_be_used_is_told(home: Path) -> None:
     (home / "owner.lock").mkdir()
     refused = crucible("create", "box")
     assert refused.returncode == 125
-    assert b"owner.lock cannot be used: Is a directory" in refused.stderr
+    assert b"owner.lock cannot be used: Is a directory (state-damaged)" in refused.stderr
+    assert b"hint: Move it away and try again" in refused.stderr
+    assert "Traceback" in (home / "owner.log").read_text()
     shutil.rmtree(home / "owner.lock")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from crucible import system
+from crucible import programs, system
+from crucible.errors import PrerequisiteMissing
 
 
 def test_both_processors_have_their_qemu() -> None:
@@ -28,7 +29,7 @@ def test_what_is_not_found_is_missing() -> None:
 
 def test_a_program_in_sbin_is_found_without_it_in_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert system.find_program("mkfs.ext4") is not None
+    assert programs.find_program("mkfs.ext4") is not None
 
 
 def test_the_distribution_and_its_family_are_read(tmp_path: Path) -> None:
@@ -41,3 +42,20 @@ def test_the_distribution_and_its_family_are_read(tmp_path: Path) -> None:
 def test_the_install_command_is_one_line() -> None:
     command = system.install_command(("bubblewrap", "uidmap"))
     assert command.endswith("apt-get install -y --no-install-recommends bubblewrap uidmap")
+
+
+def test_all_that_lacks_is_told_with_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "has_apt", lambda: True)
+    assert system.require("sh")[0].endswith("/sh")
+    with pytest.raises(PrerequisiteMissing) as refused:
+        system.require("sh", "no-such-program", "nor-such")
+    assert refused.value.message == "no-such-program and nor-such are not installed"
+    assert refused.value.hint == f"Run `{system.install_command(('no-such-program', 'nor-such'))}`"
+
+
+def test_where_there_is_no_apt_no_command_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "has_apt", lambda: False)
+    with pytest.raises(PrerequisiteMissing) as refused:
+        system.require("no-such-program")
+    assert "apt" not in refused.value.hint
+    assert "no-such-program" in refused.value.hint

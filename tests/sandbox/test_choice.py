@@ -7,7 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from crucible.errors import BackendUnknown, BackendUnusable, IsolationUnmet
+from crucible.errors import (
+    BackendUnknown,
+    BackendUnusable,
+    IsolationUnmet,
+    PrerequisiteMissing,
+)
 from crucible.sandbox.backend import KeepsMachines, Missing
 from crucible.sandbox.choice import choose_backend
 from crucible.sandbox.isolation import Isolation
@@ -18,12 +23,19 @@ class Stand:
     """A backend that only says what it is; it counts how often it was tried."""
 
     def __init__(
-        self, name: str, isolation: Isolation, *, missing: str = "", is_worth_trying: bool = True
+        self,
+        name: str,
+        isolation: Isolation,
+        *,
+        missing: str = "",
+        is_prerequisite: bool = False,
+        is_worth_trying: bool = True,
     ) -> None:
         self.name = name
         self.probes = 0
         self._isolation = isolation
         self._missing = missing
+        self._is_prerequisite = is_prerequisite
         self._is_worth_trying = is_worth_trying
 
     async def isolation(self) -> Isolation:
@@ -34,7 +46,11 @@ class Stand:
 
     async def probe(self) -> Missing | None:
         self.probes += 1
-        return Missing(what=self._missing, fix=f"mend {self.name}") if self._missing else None
+        if not self._missing:
+            return None
+        return Missing(
+            what=self._missing, fix=f"mend {self.name}", is_prerequisite=self._is_prerequisite
+        )
 
 
 def hardware(**given: Any) -> Stand:
@@ -115,3 +131,11 @@ def test_when_none_works_every_reason_is_told() -> None:
     with pytest.raises(BackendUnusable) as refused:
         chosen([hardware(missing="no device"), software(missing="no program")])
     assert "hard: no device; soft: no program" in refused.value.message
+
+
+@pytest.mark.parametrize("backend", ["auto", "soft"])
+def test_a_program_that_can_be_installed_is_asked_for_with_its_command(backend: str) -> None:
+    lacking = software(missing="no program", is_prerequisite=True)
+    with pytest.raises(PrerequisiteMissing) as refused:
+        chosen([hardware(missing="no device"), lacking], backend=backend)
+    assert (refused.value.message, refused.value.hint) == ("no program", "mend soft")

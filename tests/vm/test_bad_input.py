@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import CommandLine
 
+from crucible import system
 from crucible.backends.qemu.host import has_hardware_virtualization
 from crucible.errors import GuestGone, GuestSilent
 from crucible.images import bundle
@@ -242,17 +243,19 @@ def test_a_template_cut_short_is_made_again(
     expect_nothing_left(module_home)
 
 
-@pytest.mark.parametrize("missing", ["qemu", "bwrap"])
-def test_a_program_that_is_not_installed_is_named(
-    crucible: CommandLine, tmp_path: Path, missing: str
+@pytest.mark.parametrize("missing", [("qemu-system",), ("bwrap",), ("qemu-system", "bwrap")])
+def test_programs_that_are_not_installed_are_named_with_the_command_that_brings_them(
+    crucible: CommandLine, tmp_path: Path, missing: tuple[str, ...]
 ) -> None:
-    if missing == "bwrap":
-        for path in Path("/usr/bin").glob("qemu-system-*"):
+    for path in Path("/usr/bin").iterdir():
+        if not path.name.startswith(missing):
             (tmp_path / path.name).symlink_to(path)
     crucible.environment["PATH"] = str(tmp_path)
     done = crucible("run", "--", "true")
-    expect_error(done, 126, f"{missing}", hint="crucible doctor")
-    assert b"is not installed" in done.stderr
+    packages = {"qemu-system": system.needs()[0].package, "bwrap": "bubblewrap"}
+    command = system.install_command(tuple(packages[name] for name in missing))
+    expect_error(done, 125, "not installed (prerequisite-missing)", hint=f"Run `{command}`")
+    assert all(name in done.stderr.decode().splitlines()[0] for name in missing)
     expect_nothing_left(crucible.home)
 
 

@@ -16,12 +16,12 @@ import pytest
 from tests.vm.conftest import shell
 
 from crucible.backends.qemu.disks import find_chain
-from crucible.backends.qemu.jail import find_program
 from crucible.errors import StateDamaged
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec
+from crucible.system import require
 
 pytestmark = pytest.mark.vm
 
@@ -61,7 +61,7 @@ async def test_a_kept_disk_grows_when_more_is_asked_for(manager: Manager) -> Non
 async def test_a_stopped_disk_is_sound(manager: Manager) -> None:
     async with stopped_sandbox(manager) as record:
         for layer in find_chain(record.directory).layers[1:]:
-            words = [find_program("qemu-img"), "check", "-q", "-f", "qcow2", str(layer)]
+            words = [*require("qemu-img"), "check", "-q", "-f", "qcow2", str(layer)]
             await asyncio.to_thread(subprocess.run, words, check=True)
 
 

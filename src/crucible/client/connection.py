@@ -24,6 +24,7 @@ LOSER_GRACE_S = 5.0
 RETRY_S = 0.02
 LOG_TAIL_BYTES = 2000
 LARGEST_LOG_BYTES = 1 << 20
+LARGEST_ERROR_BYTES = 1 << 16
 
 # The kernel takes 107 bytes; longer paths go by way of a descriptor of the directory.
 _LONGEST_PATH = 100
@@ -59,20 +60,27 @@ class Owner:
 
     def _start_and_connect(self) -> socket.socket:
         process = self._start()
+        try:
+            return self._wait_for(process)
+        finally:
+            # It lives on after us, and is init's to wait for.
+            process.returncode = 0
+            if process.stdout is not None:
+                process.stdout.close()
+
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> socket.socket:
         deadline = time.monotonic() + START_DEADLINE_S
         is_gone = False
         while time.monotonic() < deadline:
             connection = self.connect_if_running()
             if connection is not None:
-                # It lives on after us, and is init's to wait for.
-                process.returncode = 0
                 return connection
             if not is_gone and process.poll() is not None:
+                _raise_what_it_told(process)
                 # Another may have won the race and still be on its way to its socket.
                 is_gone = True
                 deadline = min(deadline, time.monotonic() + LOSER_GRACE_S)
             time.sleep(RETRY_S)
-        process.returncode = 0
         raise OwnerUnreachable(
             f"The program that holds the sandboxes did not start{self._last_words()}",
             hint=f"Read {self._home / LOG_NAME}, and run `crucible doctor`",
@@ -87,7 +95,7 @@ class Owner:
                 return subprocess.Popen(
                     self._command,
                     stdin=subprocess.DEVNULL,
-                    stdout=log,
+                    stdout=subprocess.PIPE,
                     stderr=log,
                     cwd="/",
                     env={**os.environ, "CRUCIBLE_HOME": str(self._home)},
@@ -112,6 +120,16 @@ class Owner:
             return ""
         spoken = [line.strip() for line in lines if line.strip()]
         return f": {spoken[-1]}" if spoken else ""
+
+
+def _raise_what_it_told(process: subprocess.Popen[bytes]) -> None:
+    """An owner that cannot begin says why before it ends; one that another was faster than says nothing."""
+    told = process.stdout.read(LARGEST_ERROR_BYTES) if process.stdout is not None else b""
+    if told:
+        from crucible.client.answers import service_error
+        from crucible.client.protocol import parse_json
+
+        raise service_error(parse_json(told))
 
 
 def _not_started(home: Path, error: OSError) -> CrucibleError:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from crucible import system
+from crucible import programs, system
 from crucible.diagnosis.check import Check, fail, ok, warn
 
 _WANTED_PYTHON = (3, 11)
@@ -67,7 +67,7 @@ def check_home(home: Path) -> Check:
 def check_namespaces(uid: int | None = None, *, proc: Path = _PROC) -> Check:
     """Really makes all namespaces with bubblewrap, as that user when we are root and it is given."""
     name = "namespaces" if uid is None else "namespaces as another user"
-    bwrap = system.find_program("bwrap")
+    bwrap = programs.find_program("bwrap")
     if bwrap is None:
         return fail(name, "bubblewrap is not there to make them", _install("bubblewrap"))
     said = _try_namespaces(bwrap, uid)

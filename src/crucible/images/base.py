@@ -25,7 +25,8 @@ from crucible.images.commands import follow
 from crucible.images.lock import held
 from crucible.images.recipe import Recipe, read_recipe
 from crucible.images.report import Report
-from crucible.system import find_program, install_command
+from crucible.programs import find_program
+from crucible.system import install_command
 
 _STATUS_FILE = "./var/lib/dpkg/status"
 

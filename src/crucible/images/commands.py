@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from crucible.errors import BuildFailed, PrerequisiteMissing
-from crucible.system import find_program, install_command, package_of
+from crucible.errors import BuildFailed
+from crucible.system import require
 
 _SHOWN_LINES = 12
 _KEPT = frozenset(
@@ -93,13 +93,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _found(argv: Sequence[str]) -> list[str]:
-    program = find_program(argv[0])
-    if program is None:
-        raise PrerequisiteMissing(
-            f"The program {argv[0]!r} is not installed",
-            hint=f"Run `{install_command((package_of(argv[0]),))}`",
-        )
-    return [program, *argv[1:]]
+    return [*require(argv[0]), *argv[1:]]
 
 
 def _failure(argv: Sequence[str], status: int, said: Sequence[str]) -> BuildFailed:

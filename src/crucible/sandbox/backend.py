@@ -20,10 +20,14 @@ Lifetime = Literal["command", "sandbox"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """What the host lacks for a backend, and the exact command that mends it."""
+    """What the host lacks for a backend, and the exact command that mends it.
+
+    `is_prerequisite`: it is a program that can be installed, not a power this machine has not.
+    """
 
     what: str
     fix: str
+    is_prerequisite: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

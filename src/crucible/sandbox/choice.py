@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crucible.errors import BackendUnknown, BackendUnusable, IsolationUnmet
-from crucible.sandbox.backend import KeepsMachines
+from crucible.errors import (
+    BackendUnknown,
+    BackendUnusable,
+    IsolationUnmet,
+    PrerequisiteMissing,
+)
+from crucible.sandbox.backend import KeepsMachines, Missing
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import SandboxSpec
 
@@ -20,6 +25,7 @@ async def choose_backend(
         return await _named(backends, spec)
     best: Isolation | None = None
     reasons = []
+    lacking: Missing | None = None
     for backend in backends:
         isolation = await backend.isolation()
         # Without hardware behind it an accelerator is no stronger than emulation, and often broken.
@@ -32,6 +38,9 @@ async def choose_backend(
         if missing is None:
             return backend, isolation
         reasons.append(f"{backend.name}: {missing.what}")
+        lacking = missing if missing.is_prerequisite else lacking
+    if lacking is not None:
+        raise PrerequisiteMissing(lacking.what, hint=lacking.fix)
     if best is not None:
         raise IsolationUnmet(str(spec.min_isolation), str(best))
     raise BackendUnusable(AUTO, "; ".join(reasons) or "there is none")
@@ -48,6 +57,8 @@ async def _named(
     if not isolation.satisfies(spec.min_isolation):
         raise IsolationUnmet(str(spec.min_isolation), str(isolation))
     missing = await backend.probe()
-    if missing is not None:
-        raise BackendUnusable(backend.name, missing.what, hint=missing.fix)
-    return backend, isolation
+    if missing is None:
+        return backend, isolation
+    if missing.is_prerequisite:
+        raise PrerequisiteMissing(missing.what, hint=missing.fix)
+    raise BackendUnusable(backend.name, missing.what, hint=missing.fix)

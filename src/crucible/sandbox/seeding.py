@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 from crucible.errors import PathRefused
 from crucible.images.catalog import Image
 from crucible.images.report import Report
-from crucible.sandbox.session import Entry, Session
+from crucible.sandbox.session import Session
 
 BASELINE_NAME = "baseline.jsonl"
 
@@ -31,6 +29,7 @@ async def upload(
     The baseline is what was read here, not what the guest says it got.
     """
     # Only who copies a directory pays for the packer.
+    from crucible.sandbox.entries import to_line
     from crucible.sandbox.workspace.ignore import load_ignore
     from crucible.sandbox.workspace.packing import pack_tree
 
@@ -39,9 +38,8 @@ async def upload(
     packing = pack_tree(source, ignore=load_ignore(source), hashed=True)
     await session.files.tar_in(image.workdir.encode(), in_thread(packing), owner=image.user)
     building = directory / f".{BASELINE_NAME}"
-    with building.open("w") as file:
-        for entry in packing.manifest().entries.values():
-            file.write(json.dumps(entry_as_json(entry)) + "\n")
+    with building.open("wb") as file:
+        file.writelines(map(to_line, packing.manifest().entries.values()))
     building.rename(directory / BASELINE_NAME)
 
 
@@ -49,31 +47,3 @@ async def in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     """Draws from a blocking iterator without blocking others."""
     while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
         yield chunk
-
-
-def entry_as_json(entry: Entry) -> dict[str, Any]:
-    return {
-        "name": entry.name.decode(errors="surrogateescape"),
-        "type": entry.type,
-        "mode": entry.mode,
-        "size": entry.size,
-        "mtime_ns": entry.mtime_ns,
-        "uid": entry.uid,
-        "gid": entry.gid,
-        "target": entry.target.decode(errors="surrogateescape"),
-        "sha256": entry.sha256.hex(),
-    }
-
-
-def entry_from_json(values: dict[str, Any]) -> Entry:
-    return Entry(
-        name=values["name"].encode(errors="surrogateescape"),
-        type=values["type"],
-        mode=values["mode"],
-        size=values["size"],
-        mtime_ns=values["mtime_ns"],
-        uid=values["uid"],
-        gid=values["gid"],
-        target=values["target"].encode(errors="surrogateescape"),
-        sha256=bytes.fromhex(values["sha256"]),
-    )

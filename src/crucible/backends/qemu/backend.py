@@ -22,6 +22,7 @@ from crucible.errors import (
     BootFailed,
     CrucibleError,
     GuestGone,
+    PrerequisiteMissing,
     TemplateDamaged,
     Unsupported,
 )
@@ -78,9 +79,8 @@ class QemuBackend:
         """For a hardware accelerator the answer comes from a real boot, once per boot of the host."""
         try:
             host.find_host(self._cache)
-            jail.find_program("bwrap")
-        except CrucibleError as error:
-            return Missing(what=error.message, fix=error.hint)
+        except PrerequisiteMissing as error:
+            return Missing(what=error.message, fix=error.hint, is_prerequisite=True)
         if self._accelerator is Accelerator.TCG:
             return None
         why = host.unusable_device(self._accelerator) or await self._verdict()

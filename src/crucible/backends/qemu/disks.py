@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.backends.qemu.jail import find_program
 from crucible.errors import BuildFailed, HostDiskFull, StateDamaged
 from crucible.sandbox.backend import EXCHANGE_BYTES
 from crucible.sandbox.spec import LARGEST_DISK_MIB
@@ -143,6 +142,8 @@ def make_blank(directory: Path, size_mib: int) -> Path:
     path = directory / f"{size_mib}-{_BLANK_GENERATION}.raw"
     if path.exists():
         return path
+    from crucible.system import require
+
     directory.mkdir(parents=True, exist_ok=True)
     building = directory / f".{size_mib}.{os.getpid()}"
     try:
@@ -150,7 +151,7 @@ def make_blank(directory: Path, size_mib: int) -> Path:
             file.truncate(size_mib << 20)
         subprocess.run(
             [
-                find_program("mkfs.ext4"), "-q", "-F", "-m", "0", "-L", "crucible",
+                *require("mkfs.ext4"), "-q", "-F", "-m", "0", "-L", "crucible",
                 "-J", f"size={_journal_mib(size_mib)}", "-U", "6372756c-0000-4000-8000-000000000001",
                 "-E", f"lazy_itable_init=0,lazy_journal_init=1,nodiscard,hash_seed={_HASH_SEED}",
                 str(building),

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.backends.qemu.command import Accelerator
-from crucible.backends.qemu.jail import KVM_DEVICE, find_program
+from crucible.backends.qemu.jail import KVM_DEVICE, WRAPPER
+from crucible.programs import find_program
 from crucible.sandbox.isolation import Isolation
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -42,7 +43,13 @@ def find_host(cache: Path) -> Host:
     """The QEMU of this machine. Its version is cached by the file's identity: asking costs a start."""
     machine = os.uname().machine
     architecture = {"arm64": "aarch64"}.get(machine, machine)
-    program = os.path.realpath(find_program(f"qemu-system-{architecture}"))
+    name = f"qemu-system-{architecture}"
+    program = find_program(name)
+    if program is None or find_program(WRAPPER) is None:
+        from crucible.system import require
+
+        program = require(name, WRAPPER)[0]
+    program = os.path.realpath(program)
     status = Path(program).stat()
     identity = f"{program}:{status.st_size}:{status.st_mtime_ns}"
     facts = _read(cache / "qemu.json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import stat
 import subprocess
@@ -14,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.backends.qemu.limits import LimitsGroup
-from crucible.errors import BootFailed, PrerequisiteMissing
+from crucible.errors import BootFailed
+from crucible.programs import find_program
 from crucible.sandbox.backend import Lifetime
 
 KVM_DEVICE = Path("/dev/kvm")
+WRAPPER = "bwrap"
 # Above every range that distributions hand out, so that no account of the host is ever meant.
 FIRST_UID = 1_900_000_000
 PROBE_UID = FIRST_UID
@@ -82,17 +83,15 @@ def spawn(
             os.close(entry)
 
 
-def find_program(name: str) -> str:
-    found = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if found is None:
-        raise PrerequisiteMissing(
-            f"{name} is not installed", hint="Run `crucible doctor` for the exact command"
-        )
-    return found
-
-
 def _wrapper(cage: Cage, info: int) -> list[str]:
-    argv = [find_program("bwrap"), "--unshare-all", "--cap-drop", "ALL", "--clearenv", "--as-pid-1"]
+    argv = [
+        find_program(WRAPPER) or WRAPPER,
+        "--unshare-all",
+        "--cap-drop",
+        "ALL",
+        "--clearenv",
+        "--as-pid-1",
+    ]
     argv += ["--info-fd", str(info)]
     if cage.lifetime == "command":
         argv.append("--die-with-parent")

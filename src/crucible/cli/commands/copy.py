@@ -98,7 +98,7 @@ def _found(sandbox: str, path: str) -> Entry | None:
     from crucible.cli.service import ask_owner
     from crucible.client.answers import ServiceError, table
     from crucible.errors import GuestRefused
-    from crucible.sandbox.seeding import entry_from_json
+    from crucible.sandbox.entries import from_fields
 
     try:
         answer = ask_owner("stat", {"name": sandbox, "path": path, "follow": True})
@@ -107,7 +107,7 @@ def _found(sandbox: str, path: str) -> Entry | None:
             raise
         # Not there, or not to be seen: what matters of that is said when the copy is written.
         return None
-    return entry_from_json(table(answer, "entry"))
+    return from_fields(table(answer, "entry"))
 
 
 def _absolute(place: GuestPath) -> str:

@@ -123,14 +123,8 @@ class Conversation:
         await self._write(protocol.json_frame({"ok": facts}))
 
     async def fail(self, error: CrucibleError) -> None:
-        facts = {
-            "code": error.code,
-            "message": error.message,
-            "hint": error.hint,
-            "exit_status": error.exit_status,
-        }
         with contextlib.suppress(ClientGone):
-            await self._write(protocol.json_frame({"error": facts}))
+            await self._write(protocol.json_frame({"error": error.as_fields()}))
 
     async def close(self) -> None:
         self._reading.cancel()

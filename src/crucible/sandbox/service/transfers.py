@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from dataclasses import asdict
 from typing import Any
 
 from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
 from crucible.errors import BadSetting
+from crucible.sandbox import entries
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
-from crucible.sandbox.seeding import BASELINE_NAME, entry_as_json
+from crucible.sandbox.seeding import BASELINE_NAME
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.requests import encoded, name_field, path_field, whole
 from crucible.sandbox.session import ByteStream, Channel, Files
@@ -53,16 +53,16 @@ class Transfers:
         entry = await self._held(request).machine.files.stat(
             path_field(request), follow=bool(request.get("follow", True))
         )
-        return {"entry": entry_as_json(entry)}
+        return {"entry": entries.as_fields(entry)}
 
     async def tree(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        entries = self._held(request).machine.files.tree(
+        found = self._held(request).machine.files.tree(
             path_field(request), hashed=bool(request.get("hashed"))
         )
         lines: list[bytes] = []
         size = count = 0
-        async for entry in entries:
-            lines.append(json.dumps(entry_as_json(entry)).encode() + b"\n")
+        async for entry in found:
+            lines.append(entries.to_line(entry))
             size += len(lines[-1])
             count += 1
             if size > _LINES:
