@@ -51,6 +51,8 @@ _EVERYWHERE = (
 FOR_TESTS = (
     Need(package="cpio", program="cpio", why="reads the first filesystem of a machine back"),
     Need(package="git", program="git", why="takes the diffs that are shown"),
+    Need(package="docker-registry", program="docker-registry", why="is a registry to pull from"),
+    Need(package="openssl", program="openssl", why="makes certificates for that registry"),
 )
 
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}
