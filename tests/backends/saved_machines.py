@@ -19,8 +19,8 @@ def make_saved(directory: Path, *, marker: bytes = b"memory") -> SavedMachine:
     memory.save(descriptor, directory / saved.MEMORY_FILE)
     os.close(descriptor)
     (directory / saved.STATE_FILE).write_bytes(b"state" * 100)
-    (directory / disks.BLANK_NAME).write_bytes(bytes(1 << 20))
-    (directory / disks.ROOT_NAME).write_bytes(b"hsqs" + bytes(1000))
+    (directory / disks.BLANK_NAME).write_bytes(bytes(1000) + b"blank" + bytes(1 << 20))
+    (directory / disks.ROOT_NAME).write_bytes(b"hsqs" + bytes(1000) + b"squash")
     disks.create_layer(directory / "disk-1.qcow2", 256 << 20)
     machine = SavedMachine(
         directory=directory,

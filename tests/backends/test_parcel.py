@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import struct
@@ -18,6 +19,7 @@ from crucible.backends.qemu import parcel, saved
 from crucible.backends.qemu.parcel import MAGIC, ParcelDamaged, pack, unpack
 from crucible.errors import CrucibleError, PathRefused
 
+SOME_DIGEST = "0" * 64
 FACTS = {"sandbox_name": "box", "created_at": 1.5}
 
 
@@ -38,7 +40,8 @@ def target(tmp_path: Path) -> Path:
 def forge(path: Path, header: object, body: bytes = b"", *, length: int | None = None) -> Path:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     count = len(text) if length is None else length
-    path.write_bytes(gzip.compress(MAGIC + struct.pack(">I", count) + text + body))
+    digest = hashlib.sha256(text).digest()
+    path.write_bytes(gzip.compress(MAGIC + struct.pack(">I", count) + digest + text + body))
     return path
 
 
@@ -46,6 +49,7 @@ def files_of(packed: Path) -> list[Any]:
     with gzip.open(packed) as stream:
         stream.read(len(MAGIC))
         [length] = struct.unpack(">I", stream.read(4))
+        stream.read(32)
         files: list[Any] = json.loads(stream.read(length))["files"]
         return files
 
@@ -132,7 +136,7 @@ def test_bytes_that_are_no_parcel_are_refused(tmp_path: Path, data: bytes) -> No
     ["../escaped", "/etc/escaped", "sub/ram", "ram\0", "", ".", "..", "RAM", "disk-0.qcow2", "disk-1000.qcow2", "x"],
 )  # fmt: skip
 def test_a_name_no_snapshot_has_writes_nothing(packed: Path, target: Path, name: str) -> None:
-    files = [*files_of(packed), [name, 5]]
+    files = [*files_of(packed), [name, 5, SOME_DIGEST]]
     forged = forge(packed, {"facts": {}, "files": files}, struct.pack(">QI", 0, 5) + b"evil!")
     with pytest.raises(ParcelDamaged):
         unpack(forged, target)
@@ -155,11 +159,13 @@ def test_a_name_no_snapshot_has_writes_nothing(packed: Path, target: Path, name:
         {"files": [["ram", 1 << 60]], "facts": {}},
         {"files": [["ram", "x"]], "facts": {}},
         {"files": [["ram", float("inf")]], "facts": {}},
-        {"files": [["ram", 5]], "facts": 3},
+        {"files": [["ram", 5, "0" * 64]], "facts": 3},
+        {"files": [[name, 5, "0" * 63] for name in sorted(parcel._NEEDED)], "facts": {}},
+        {"files": [[name, 5, None] for name in sorted(parcel._NEEDED)], "facts": {}},
         b"\xff\xff",
         b"[" * 200_000,
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_a_header_that_makes_no_sense_is_refused(
     tmp_path: Path, target: Path, header: object
@@ -167,6 +173,43 @@ def test_a_header_that_makes_no_sense_is_refused(
     with pytest.raises(ParcelDamaged):
         unpack(forge(tmp_path / "forged", header), target)
     assert list(target.iterdir()) == []
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(place=st.integers(0, 1 << 22), bit=st.integers(0, 7))
+def test_any_bit_changed_below_the_compression_is_refused(
+    tmp_path: Path, packed: Path, place: int, bit: int
+) -> None:
+    """The checksum of the compression is right again: whoever changed it packed it anew."""
+    data = bytearray(gzip.decompress(packed.read_bytes()))
+    data[place % len(data)] ^= 1 << bit
+    changed = tmp_path / os.urandom(6).hex()
+    changed.write_bytes(gzip.compress(data, 1))
+    target = tmp_path / f"{changed.name}-target"
+    target.mkdir()
+    with pytest.raises(ParcelDamaged):
+        unpack(changed, target)
+
+
+@pytest.mark.parametrize("name", ["root.squashfs", "disk-0.raw", "ram", "state", "disk-1.qcow2"])
+def test_a_bit_changed_in_any_file_is_told_with_the_files_name(
+    tmp_path: Path, packed: Path, target: Path, name: str
+) -> None:
+    carried = (tmp_path / "original" / name).read_bytes().rstrip(b"\0")[-4:]
+    data = gzip.decompress(packed.read_bytes())
+    place = data.rindex(carried)
+    packed.write_bytes(gzip.compress(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]))
+    with pytest.raises(ParcelDamaged, match=f"{name} has other contents"):
+        unpack(packed, target)
+
+
+def test_a_parcel_of_another_version_is_refused_as_such(packed: Path, target: Path) -> None:
+    data = gzip.decompress(packed.read_bytes()).replace(MAGIC, b"crucible-snapshot 1\n", 1)
+    packed.write_bytes(gzip.compress(data))
+    with pytest.raises(ParcelDamaged, match="another Crucible wrote it"):
+        unpack(packed, target)
 
 
 def test_a_header_without_end_is_not_read(tmp_path: Path, target: Path) -> None:
@@ -191,7 +234,7 @@ def extents(*pieces: tuple[int, bytes]) -> bytes:
     ids=["beyond", "far beyond", "back", "again", "too long", "cut"],
 )
 def test_data_outside_its_place_is_refused(packed: Path, target: Path, body: bytes) -> None:
-    files = [[name, 5] for name, _ in files_of(packed)]
+    files = [[name, 5, digest] for name, _, digest in files_of(packed)]
     with pytest.raises(ParcelDamaged):
         unpack(forge(packed, {"facts": {}, "files": files}, body), target)
 

@@ -246,6 +246,19 @@ def test_a_file_with_a_byte_changed_is_refused(
     refuses(crucible, tmp_path / "file")
 
 
+@pytest.mark.parametrize("name", [disks.ROOT_NAME, disks.BLANK_NAME])
+def test_a_file_with_a_bit_of_a_disk_changed_and_packed_anew_is_refused(
+    crucible: CommandLine, tmp_path: Path, name: str
+) -> None:
+    """The checksum of the compression is right; only the digests tell."""
+    directory = small_machine(tmp_path / "machine")
+    (directory / name).write_bytes(b"this one")
+    parcel.pack(directory, tmp_path / "file", FACTS)
+    data = gzip.decompress((tmp_path / "file").read_bytes()).replace(b"this one", b"this onE")
+    (tmp_path / "file").write_bytes(gzip.compress(data))
+    assert b"(snapshot-damaged)" in refuses(crucible, tmp_path / "file")
+
+
 FACTS = {
     "spec": json.dumps({"image": "base", "memory_mib": 512}),
     "sandbox_name": "box",
@@ -310,7 +323,7 @@ def test_a_file_that_is_whole_but_of_another_machine_is_taken_in_and_not_started
     assert leftovers(crucible.home) == []
 
 
-def refuses(crucible: CommandLine, path: Path) -> None:
+def refuses(crucible: CommandLine, path: Path) -> bytes:
     refused = crucible("snapshot", "import", path, "taken-in")
     assert refused.returncode in (125, 126), refused
     assert refused.stderr.startswith(b"error: ")
@@ -318,6 +331,7 @@ def refuses(crucible: CommandLine, path: Path) -> None:
     assert "taken-in" not in crucible.ok("snapshot", "list", "--quiet")
     assert leftovers(crucible.home) == []
     assert not Path("/tmp/escaped").exists()
+    return refused.stderr
 
 
 @pytest.mark.parametrize(
