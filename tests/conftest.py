@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
+import hypothesis
 import pytest
 
 from crucible import assemble, images
@@ -39,6 +40,10 @@ SHARED_PARTS = ("kernels", "images", "initramfs", "blanks", "cache", "templates"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+# Speed is for `make bench`: a machine that is busy with other things fails no property.
+hypothesis.settings.register_profile("crucible", deadline=None)
+hypothesis.settings.load_profile("crucible")
 
 T = TypeVar("T")
 

@@ -119,6 +119,16 @@ class WrongState(Refused):
         super().__init__(f"Sandbox {name!r} is {state}; this needs it {wanted}", hint=hint)
 
 
+class PortTaken(Refused):
+    code = "port-taken"
+
+    def __init__(self, address: str, port: int, why: str) -> None:
+        super().__init__(
+            f"Port {port} of {address} cannot be used: {why}",
+            hint="Choose another one before the colon, or 0 for any that is free",
+        )
+
+
 class BackendUnknown(Refused):
     code = "backend-unknown"
 

@@ -152,11 +152,13 @@ def test_one_failure_does_not_stop_the_others(
 
 
 def test_ports_are_lines_or_json(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    serve({"ok": {"ports": [80, 8080]}}, {"ok": {"ports": [80, 8080]}})
+    published = [{"address": "127.0.0.1", "host": 9000, "guest": 80}]
+    told = {"ports": [80, 8080], "published": published}
+    serve({"ok": told}, {"ok": told})
     assert main(["ports", "box"]) == 0
-    assert capsys.readouterr().out == "80\n8080\n"
+    assert capsys.readouterr().out == "80\t127.0.0.1:9000\n8080\n"
     assert main(["ports", "--json", "box"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"ports": [80, 8080]}
+    assert json.loads(capsys.readouterr().out) == told
 
 
 def test_stats_are_a_table_or_json(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:

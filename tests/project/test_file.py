@@ -47,6 +47,8 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         mode = "allowlist"
         allow = ["example.org"]
         deny = ["*.example.org"]
+        [ports]
+        publish = ["9000:80"]
         """,
     )
     assert found == {
@@ -54,7 +56,7 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         "agent": "claude", "cpus": 2, "memory_mib": 1024, "disk_mib": 4096,
         "profile": "restrictive", "read_only": False, "drop_capabilities": False,
         "min_isolation": "software-vm", "network": "allowlist", "allow": ["example.org"],
-        "deny": ["*.example.org"],
+        "deny": ["*.example.org"], "ports": ["9000:80"],
     }  # fmt: skip
     assert set(found) == {key.target for key in KEYS}
 

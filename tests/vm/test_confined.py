@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vm
 @pytest.fixture(scope="module")
 def confined(open_sandbox: Open, run: Run) -> Held:
     held = open_sandbox(SandboxSpec(read_only=True, drop_capabilities=True))
-    run(held.confine())
+    run(held.furnish())
     return held
 
 

@@ -28,6 +28,14 @@ class ProgressLine:
         self._text = f"{stage}: {detail}" if detail else stage
         self.tick()
 
+    def tell(self, text: str) -> None:
+        """A line that stays, also where the terminal is raw."""
+        self.clear()
+        if sys.stderr is not None:
+            end = "\r\n" if self._is_shown else "\n"
+            sys.stderr.write(f"{visible(text)}{end}")
+            sys.stderr.flush()
+
     def tick(self) -> None:
         waited = time.monotonic() - self._began
         if not self._is_shown or waited < self._quiet_s:

@@ -50,6 +50,13 @@ OPTIONS = (
         metavar="RULE",
         is_repeatable=True,
     ),
+    Option(
+        "publish",
+        "reach a port of it from here, on loopback unless an address is given; may be given again",
+        short="p",
+        metavar="[[ADDRESS:]HERE:]THERE",
+        is_repeatable=True,
+    ),
     Option("read-only", "let it write nothing but scratch files in memory"),
     Option("drop-capabilities", "take the powers of root away inside"),
     Option(
@@ -96,6 +103,10 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     fields["image"] = image.value
     name = fields.pop("name", None)
     fields.pop("agent", None)
+    if "ports" in fields:
+        from crucible.sandbox.doors.ports import parse_port
+
+        fields["ports"] = [str(parse_port(text)) for text in fields["ports"]]
     spec = SandboxSpec(**fields)
     return Asked({**fields, "memory_mib": spec.memory_mib}, name, image)
 
@@ -105,9 +116,9 @@ def options(arguments: Arguments) -> dict[str, Any]:
     from crucible.sandbox.isolation import parse_isolation
     from crucible.sandbox.spec import parse_environment, parse_size_mib
 
-    texts = ("image", "backend", "workdir", "user", "profile", "network")
+    names = ("image", "backend", "workdir", "user", "profile", "network")
     fields: dict[str, Any] = {
-        name: text for name in texts if (text := arguments.value(name)) is not None
+        name: text for name in names if (text := arguments.value(name)) is not None
     }
     if text := arguments.value("memory"):
         fields["memory_mib"] = parse_size_mib(text)
@@ -119,6 +130,8 @@ def options(arguments: Arguments) -> dict[str, Any]:
         fields["min_isolation"] = parse_isolation(text)
     if arguments.flag("no-network"):
         fields["network"] = "off"
+    if texts := arguments.values("publish"):
+        fields["ports"] = texts
     for name in ("allow", "deny"):
         if rules := arguments.values(name):
             fields[name] = rules

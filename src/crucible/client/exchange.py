@@ -25,6 +25,10 @@ class Progress(Protocol):
     """Shows a person where long work is. `tick` comes several times a second while it lasts."""
 
     def note(self, stage: str, detail: str) -> None: ...
+    def tell(self, text: str) -> None:
+        """A line that stays."""
+        ...
+
     def tick(self) -> None: ...
     def clear(self) -> None: ...
 
@@ -33,6 +37,9 @@ class Unseen:
     """Progress that nobody watches."""
 
     def note(self, stage: str, detail: str) -> None:
+        return
+
+    def tell(self, text: str) -> None:
         return
 
     def tick(self) -> None:
@@ -128,6 +135,8 @@ class Exchange:
             note = message["progress"]
             if isinstance(note, list) and len(note) == 2:
                 self._progress.note(str(note[0]), str(note[1]))
+        elif "notice" in message:
+            self._progress.tell(str(message["notice"]))
         elif "started" in message:
             self._take_start(table(message, "started"))
         elif "ok" in message:

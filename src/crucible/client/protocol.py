@@ -10,8 +10,9 @@ that many bytes:
 
 The client begins with J `{"verb": …, …}`. The owner takes it with J `{"accepted": {}}` before it does anything
 (a client that loses the connection without having got any frame asks again), and then answers with any number of
-J `{"progress": [stage, detail]}`, for streaming verbs J `{"started": {…}}` and frames D and E, and at last
-J `{"ok": {…}}` or `{"error": {"code", "message", "hint", "exit_status"}}`, and closes.
+J `{"progress": [stage, detail]}` and `{"notice": text}` (worth a person's eye), for streaming verbs
+J `{"started": {…}}` and frames D and E, and at last J `{"ok": {…}}` or
+`{"error": {"code", "message", "hint", "exit_status"}}`, and closes.
 
 While an exec runs the client may send J `{"signal": number}`, `{"resize": [rows, columns]}` and, to leave the
 command to itself, `{"detach": true}`, which is answered with `{"ok": {}}`. A client that just goes takes its

@@ -63,6 +63,7 @@ KEYS = (
     Key("network", "mode", TEXT, "network", "what can be reached", NETWORK_MODES),
     Key("network", "allow", TEXTS, "allow", "rules for what may be reached: `host`, `*.host`, `host:port`"),
     Key("network", "deny", TEXTS, "deny", "rules for what may not; they win"),
+    Key("ports", "publish", TEXTS, "ports", "ports to reach from here: `8080`, `9000:80`"),
 )  # fmt: skip
 
 SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))

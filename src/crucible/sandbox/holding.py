@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from crucible.images.catalog import Image
 from crucible.sandbox import processes
 from crucible.sandbox.backend import KeepsMachines, Machine, MachineHandle
+from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import SandboxRecord
 
@@ -22,12 +23,14 @@ class Held:
     backend: KeepsMachines
     image: Image
     log: OutputLog
+    doors: Doors
     has_strangers: bool = False
     watcher: asyncio.Task[None] | None = None
 
-    async def confine(self) -> None:
-        """Closes what its specification closes, once everything that is given to it is in it."""
+    async def furnish(self) -> None:
+        """Opens its doors and closes what its specification closes, once all that it is given is in it."""
         spec = self.record.spec
+        await self.doors.open(spec)
         if spec.read_only or spec.drop_capabilities:
             await self.machine.confine(read_only=spec.read_only, no_powers=spec.drop_capabilities)
 

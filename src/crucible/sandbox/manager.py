@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -20,6 +20,7 @@ from crucible.images.report import Report, silent
 from crucible.sandbox import admission, seeding
 from crucible.sandbox.backend import BootPlan, KeepsMachines, Lifetime, Machine
 from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held as Held
 from crucible.sandbox.holding import handle_of, holder, is_held
@@ -164,6 +165,7 @@ class Manager:
                 backend.bury(record.directory, record.id, None)
                 raise
             held.has_strangers = True
+            await held.furnish()
             return held
 
     async def record_copy(
@@ -174,8 +176,9 @@ class Manager:
         host_directory: str | None = None,
     ) -> SandboxRecord:
         """The record of a copy that is about to start from a snapshot."""
+        own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports))
         return await self._record_new(
-            new_id(), check_name(name), spec, host_directory=host_directory, backend=backend
+            new_id(), check_name(name), own, host_directory=host_directory, backend=backend
         )
 
     async def discard(self, record: SandboxRecord) -> None:
@@ -263,7 +266,7 @@ class Manager:
                 await seeding.upload(
                     held.machine, source, held.image, record.directory, self.report
                 )
-            await held.confine()
+            await held.furnish()
         except BaseException:
             await finish(self._abandon_start(record))
             raise
@@ -306,7 +309,7 @@ class Manager:
         )  # fmt: skip
         held = Held(
             record=record, machine=machine, backend=backend, image=image,
-            log=OutputLog(record.directory),
+            log=OutputLog(record.directory), doors=Doors(machine),
         )  # fmt: skip
         if not record.is_temporary:
             held.log.mark_machine()
@@ -315,11 +318,13 @@ class Manager:
 
     def _let_go(self, held: Held) -> None:
         """Its commands may still write to its log; whoever calls this closes that."""
+        held.doors.close()
         self.held.pop(held.record.id, None)
         if held.watcher is not None:
             held.watcher.cancel()
 
     async def _end(self, held: Held) -> None:
+        held.doors.close()
         held.log.close()
         try:
             await held.machine.close()
@@ -436,3 +441,10 @@ def _empty(directory: Path) -> None:
 
 def _hostname(name: str) -> str:
     return name.replace("_", "-").replace(".", "-")[:63].strip("-") or "sandbox"
+
+
+def _any_free(port: str) -> str:
+    """A copy cannot have the host's port that its original has."""
+    from crucible.sandbox.doors.ports import parse_port
+
+    return str(parse_port(port)._replace(host=0))

@@ -41,6 +41,7 @@ class SandboxSpec:
     network: str = "off"
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
     read_only: bool = False
     drop_capabilities: bool = False
 
@@ -66,7 +67,8 @@ class SandboxSpec:
 _KINDS: Mapping[str, type] = {
     "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
     "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
-    "network": str, "allow": list, "deny": list, "read_only": bool, "drop_capabilities": bool,
+    "network": str, "allow": list, "deny": list, "ports": list,
+    "read_only": bool, "drop_capabilities": bool,
 }  # fmt: skip
 
 
@@ -82,11 +84,11 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     if not all(isinstance(value, str) for value in environment.values()):
         raise BadSetting("A variable of the environment is not text")
     given = dict(values)
-    for name in ("allow", "deny"):
-        rules = given.get(name, [])
-        if not all(isinstance(rule, str) for rule in rules) or len(rules) > MOST_RULES:
-            raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} rules")
-        given[name] = tuple(rules)
+    for name in ("allow", "deny", "ports"):
+        texts = given.get(name, [])
+        if not all(isinstance(text, str) for text in texts) or len(texts) > MOST_RULES:
+            raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} texts")
+        given[name] = tuple(texts)
     if "min_isolation" in given:
         given["min_isolation"] = parse_isolation(given["min_isolation"])
     return SandboxSpec(**given)

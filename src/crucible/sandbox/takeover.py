@@ -8,6 +8,7 @@ import traceback
 from crucible.errors import CrucibleError, GuestGone
 from crucible.images.catalog import load_image
 from crucible.sandbox.backend import KeepsMachines, MachineHandle
+from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.holding import Held, handle_of, holder
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.output_log import OutputLog
@@ -52,8 +53,17 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
             return
         raise
     manager.hold(held)
+    await _open_doors(manager, held)
     if record.state == "stopping":
         await manager.finish_stop(held, grace_s=_STOP_GRACE_S)
+
+
+async def _open_doors(manager: Manager, held: Held) -> None:
+    """A port that somebody else has taken meanwhile is no reason to let go of a machine that runs."""
+    try:
+        await held.doors.open(held.record.spec)
+    except CrucibleError as error:
+        held.record = manager.records.update(held.record.id, note=error.message)
 
 
 async def _adopt(
@@ -69,5 +79,6 @@ async def _adopt(
         backend=backend,
         image=image,
         log=OutputLog(record.directory),
+        doors=Doors(machine),
         has_strangers=True,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from crucible.cli import specs
 from crucible.cli.grammar import Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _HEADINGS = ("NAME", "CPU TIME", "MEMORY", "PEAK", "DISK USED", "PROCESSES", "OOM KILLS", "UP")
@@ -47,17 +49,58 @@ def ports(arguments: Arguments) -> int:
 
     if wanted := arguments.values("forward"):
         return _forward(arguments.word("NAME"), wanted)
-    found = ask_owner("ports", {"name": arguments.word("NAME")}).get("ports", [])
+    told = ask_owner("ports", {"name": arguments.word("NAME")})
+    listening, published = told.get("ports", []), told.get("published", [])
     if arguments.flag("json"):
-        render.show_json({"ports": found})
+        render.show_json({"ports": listening, "published": published})
         return 0
-    for port in found:
-        render.say(str(port))
+    here = {port["guest"]: f"{port['address']}:{port['host']}" for port in published}
+    for number in sorted({*listening, *here}):
+        reached = f"\t{here[number]}" if number in here else ""
+        render.say(f"{number}{reached}")
     return 0
 
 
-def _forward(name: str, wanted: list[str]) -> int:
-    """Until interrupted."""
+def open_port(arguments: Arguments) -> int:
+    """Until interrupted, unless the port is published already."""
+    from crucible.cli import render
+    from crucible.cli.service import ask_owner
+    from crucible.errors import Refused
+
+    name, wanted = arguments.word("NAME"), arguments.optional_word("PORT")
+    told = ask_owner("ports", {"name": name})
+    numbers = told.get("ports", [])
+    port = specs.whole_number(wanted, "PORT") if wanted else next(iter(numbers), None)
+    if port is None:
+        raise Refused(f"Nothing listens in sandbox {name!r}", hint="Start a server in it first")
+    published = [entry for entry in told.get("published", []) if entry["guest"] == port]
+    if published:
+        _show_in_browser(f"http://{published[0]['address']}:{published[0]['host']}/", arguments)
+        return 0
+    if port not in numbers:
+        render.tell(f"Nothing listens on port {port} of {name} yet")
+    return _forward(
+        name, [f"0:{port}"], lambda here: _show_in_browser(f"http://{here}/", arguments)
+    )
+
+
+def _show_in_browser(url: str, arguments: Arguments) -> None:
+    import os
+
+    from crucible.cli import render
+
+    render.say(url)
+    if arguments.flag("no-browser") or not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("BROWSER")
+    ):
+        return
+    import webbrowser
+
+    webbrowser.open(url)
+
+
+def _forward(name: str, wanted: list[str], ready: Callable[[str], None] | None = None) -> int:
+    """Until interrupted. `ready` is told where each port is reached, instead of a line on stdout."""
     import threading
 
     from crucible.cli import render
@@ -71,7 +114,11 @@ def _forward(name: str, wanted: list[str]) -> int:
     for listener, there in listeners:
         arguments = (listener, connect, name, there)
         threading.Thread(target=forward, args=arguments, daemon=True).start()
-        render.say(f"127.0.0.1:{listener.getsockname()[1]} -> {name}:{there}")
+        here = f"127.0.0.1:{listener.getsockname()[1]}"
+        if ready is not None:
+            ready(here)
+        else:
+            render.say(f"{here} -> {name}:{there}")
     threading.Event().wait()
     return 0
 
@@ -160,5 +207,18 @@ COMMANDS = (
             ("crucible ports box", "8080, when a server inside listens there"),
             ("crucible ports box --forward 9000:8080", "open it at http://127.0.0.1:9000"),
         ),
+    ),
+    Command(
+        "open",
+        open_port,
+        operands=(
+            _NAME,
+            Operand("PORT", "where it listens (default: the lowest port)", arity="optional"),
+        ),
+        options=(Option("no-browser", "only print the address"),),
+        notes="""\
+Shows a web server that runs in a sandbox in the browser, and prints its address. A port
+that is not published is forwarded on loopback until Ctrl-C.""",
+        examples=(("crucible open box 8080", "the page that the server in it serves"),),
     ),
 )

@@ -14,6 +14,7 @@ from crucible.sandbox.manager import CONSOLE_NAME, Manager
 from crucible.sandbox.output_log import OutputLog, StreamLog
 from crucible.sandbox.service.audit import write_audit
 from crucible.sandbox.service.conversation import Conversation
+from crucible.sandbox.service.progress import noticing
 from crucible.sandbox.service.requests import (
     field,
     name_field,
@@ -50,12 +51,13 @@ class Commands:
                     await held.machine.files.tar_in(
                         held.image.workdir.encode(), client.inputs(), owner=held.image.user
                     )
-                await held.confine()
+                await held.furnish()
                 executed = time.perf_counter()
                 process = await held.machine.start(command)
                 running = Running(process=process, kept=None)
                 await client.started(_facts(held, running))
-                exit = await talk(running, client)
+                with held.doors.notices.to(noticing(client)):
+                    exit = await talk(running, client)
                 stages += [(stage.name, stage.seconds) for stage in held.machine.stages]
                 stages.append(("exec", time.perf_counter() - executed))
                 closing = time.perf_counter()
@@ -152,7 +154,8 @@ class Commands:
         """Until the command or its client ends. Cancelled, it leaves the command as it is."""
         try:
             await client.started(facts)
-            exit = await talk(running, client, backlog or [])
+            with held.doors.notices.to(noticing(client)):
+                exit = await talk(running, client, backlog or [])
         except Detached:
             kept.amend({"detached": True})
             self._keep_unwatched(held, running, kept)

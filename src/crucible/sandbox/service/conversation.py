@@ -106,6 +106,9 @@ class Conversation:
     async def progress(self, stage: str, detail: str) -> None:
         await self._write(protocol.json_frame({"progress": [stage, detail]}))
 
+    async def notice(self, text: str) -> None:
+        await self._write(protocol.json_frame({"notice": text}))
+
     async def started(self, facts: dict[str, Any]) -> None:
         await self._write(protocol.json_frame({"started": facts}))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 
 from crucible.errors import CrucibleError
@@ -25,15 +26,20 @@ def to_client(stage: str, detail: str) -> None:
     listener = _listener.get()
     if listener is not None:
         loop, client = listener
-        loop.call_soon_threadsafe(_begin, client, stage, detail)
+        loop.call_soon_threadsafe(_begin, lambda: client.progress(stage, detail))
 
 
-def _begin(client: Conversation, stage: str, detail: str) -> None:
-    task = asyncio.get_running_loop().create_task(_send(client, stage, detail))
+def noticing(client: Conversation) -> Callable[[str], None]:
+    """Notices for a client, from the loop that serves it."""
+    return lambda text: _begin(lambda: client.notice(text))
+
+
+def _begin(send: Callable[[], Coroutine[None, None, None]]) -> None:
+    task = asyncio.get_running_loop().create_task(_send(send))
     _sending.add(task)
     task.add_done_callback(_sending.discard)
 
 
-async def _send(client: Conversation, stage: str, detail: str) -> None:
+async def _send(send: Callable[[], Coroutine[None, None, None]]) -> None:
     with contextlib.suppress(CrucibleError):
-        await client.progress(stage, detail)
+        await send()

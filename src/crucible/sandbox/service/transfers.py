@@ -11,15 +11,14 @@ from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
 from crucible.errors import BadSetting
 from crucible.sandbox import entries
+from crucible.sandbox.doors.listening import listening_ports
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.seeding import BASELINE_NAME
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.requests import encoded, name_field, path_field, whole
-from crucible.sandbox.session import ByteStream, Channel, Files
+from crucible.sandbox.session import ByteStream, Channel
 
-_LISTENING = b"0A"
-_LARGEST_TABLE = 1 << 20
 _LINES = 65536
 
 
@@ -95,11 +94,9 @@ class Transfers:
 
     async def ports(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         """Where programs in the sandbox listen, as its kernel tells it."""
-        files = self._held(request).machine.files
-        ports: set[int] = set()
-        for path in (b"/proc/1/net/tcp", b"/proc/1/net/tcp6"):
-            ports |= _listening(await _read_some(files, path))
-        return {"ports": sorted(ports)}
+        held = self._held(request)
+        published = [port._asdict() for port in held.doors.ports]
+        return {"ports": await listening_ports(held.machine.files), "published": published}
 
     async def dial(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         port = whole(request.get("port"), "port", 1, 65535)
@@ -121,26 +118,6 @@ class Transfers:
 
     def _held(self, request: dict[str, Any]) -> Held:
         return self._manager.running(name_field(request))
-
-
-async def _read_some(files: Files, path: bytes) -> bytes:
-    """The beginning of a file: the guest may say that it has no end."""
-    text = b""
-    async for data in files.read(path, length=_LARGEST_TABLE):
-        text += data
-        if len(text) >= _LARGEST_TABLE:
-            break
-    return text
-
-
-def _listening(table: bytes) -> set[int]:
-    ports = set()
-    for line in table.splitlines()[1:]:
-        words = line.split()
-        if len(words) > 3 and words[3] == _LISTENING:
-            with contextlib.suppress(ValueError):
-                ports.add(int(words[1].rpartition(b":")[2], 16))
-    return ports
 
 
 async def _outward(stream: ByteStream, client: Conversation) -> None:
