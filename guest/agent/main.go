@@ -54,6 +54,9 @@ func run() error {
 	if err := boot.Up(); err != nil {
 		return err
 	}
+	if err := calmWatcher(); err != nil {
+		return err
+	}
 	groups, err := cgroup.NewUser(system.MemoryTotal(), system.MemoryAvailable())
 	if err != nil {
 		return err
