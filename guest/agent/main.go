@@ -13,6 +13,7 @@ import (
 	"crucible.dev/agent/channel"
 	"crucible.dev/agent/command"
 	"crucible.dev/agent/identity"
+	"crucible.dev/agent/network"
 	"crucible.dev/agent/service"
 	"crucible.dev/agent/system"
 	"crucible.dev/agent/wire"
@@ -87,6 +88,7 @@ func run() error {
 		Identity: names,
 		Machine:  &system.Machine{User: groups, Disk: boot.Disk, DiskDev: boot.DiskDev, Sysroot: boot.Sysroot},
 		World:    place,
+		Network:  network.Open(),
 	}
 	commands.IsFrozen = func() bool { return host.State() == wire.StateFrozen }
 	exchange := channel.OpenExchange(boot.ExchangeDev)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -50,10 +51,12 @@ def decoded(vector: dict[str, Any]) -> tuple[Any, bytes]:
             message = notes.decode_place(payload)
             return message, notes.encode_place(message)
         case Kind.DATA:
-            records = answers.Records()
-            entries = list(records.feed(payload))
+            is_ask = vector["verb"] == Verb.LISTEN
+            decode: Callable[[bytes], Any] = answers.decode_ask if is_ask else answers.decode_entry
+            records = answers.Records(decode)
+            found = list(records.feed(payload))
             records.end()
-            return entries, b"".join(answers.encode_record(entry) for entry in entries)
+            return found, b"".join(answers.encode_record(record) for record in found)
         case kind:
             raise AssertionError(kind)
 
@@ -73,7 +76,9 @@ def plain(value: Any) -> Any:
 @pytest.mark.parametrize("vector", load("messages"), ids=named)
 def test_messages_are_written_and_read_as_the_vectors_say(vector: dict[str, Any]) -> None:
     message, again = decoded(vector)
-    fields = {"entries": plain(message)} if isinstance(message, list) else plain(message)
+    fields = plain(message)
+    if isinstance(message, list):
+        fields = {"asks" if vector["verb"] == Verb.LISTEN else "entries": fields}
     if isinstance(message, requests.Plain):
         assert fields.pop("verb") == vector["verb"]
     assert fields == vector["fields"]
@@ -92,7 +97,7 @@ def test_the_vectors_cover_every_verb_note_and_result() -> None:
     answered = {vector["verb"] for vector in messages if vector["frame_kind"] == Kind.RESULT}
     noted = {vector["note"] for vector in messages if vector["frame_kind"] == Kind.NOTE}
     assert opened == answered == set(Verb)
-    assert noted == {1, 2, 3, 4, 5}
+    assert noted == {1, 2, 3, 4, 5, 6}
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -136,7 +141,26 @@ def test_records_come_through_whatever_the_pieces(
     sent: list[answers.EntryRecord], size: int
 ) -> None:
     data = b"".join(answers.encode_record(entry) for entry in sent)
-    records, found = answers.Records(), []
+    records, found = answers.Records(answers.decode_entry), []
+    for start in range(0, len(data), size):
+        found += list(records.feed(data[start : start + size]))
+    records.end()
+    assert found == sent
+
+
+asks = st.builds(
+    answers.AskRecord,
+    st.integers(0, 2**32 - 1),
+    st.binary(max_size=60),
+    st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16),
+    st.integers(0, 65535),
+)
+
+
+@given(st.lists(asks, max_size=6), st.integers(1, 60))
+def test_asks_come_through_whatever_the_pieces(sent: list[answers.AskRecord], size: int) -> None:
+    data = b"".join(answers.encode_record(ask) for ask in sent)
+    records, found = answers.Records(answers.decode_ask), []
     for start in range(0, len(data), size):
         found += list(records.feed(data[start : start + size]))
     records.end()
@@ -144,12 +168,12 @@ def test_records_come_through_whatever_the_pieces(
 
 
 def test_a_record_that_is_cut_short_or_too_long_is_refused() -> None:
-    records = answers.Records()
+    records = answers.Records(answers.decode_entry)
     assert list(records.feed(b"\x05\0\0\0ab")) == []
     with pytest.raises(ProtocolBroken):
         records.end()
     with pytest.raises(ProtocolBroken):
-        list(answers.Records().feed(b"\xff\xff\xff\xff"))
+        list(answers.Records(answers.decode_entry).feed(b"\xff\xff\xff\xff"))
 
 
 @given(st.sampled_from(sorted(Verb)), st.binary(max_size=200))
@@ -159,7 +183,8 @@ def test_random_bodies_raise_nothing_but_protocol_broken(verb: Verb, body: bytes
         lambda: requests.decode_request(bytes([verb]) + body),
         lambda: notes.decode_note(bytes([verb]) + body),
         lambda: answers.decode_fail(body),
-        lambda: list(answers.Records().feed(body)),
+        lambda: list(answers.Records(answers.decode_entry).feed(body)),
+        lambda: list(answers.Records(answers.decode_ask).feed(body)),
         lambda: Hello.decode(body),
     ):
         with suppress(ProtocolBroken):

@@ -8,8 +8,6 @@ import (
 	"crucible.dev/agent/wire"
 )
 
-const grantStep = wire.WindowBytes / 2
-
 // Inbox holds the input of one stream between the link, which never waits, and the reader, who
 // takes it when it likes and thereby grants the host more.
 type Inbox struct {
@@ -17,6 +15,8 @@ type Inbox struct {
 	changed  *sync.Cond
 	ring     Ring
 	granted  uint64 // offset up to which the host may send
+	window   uint64
+	widen    func() bool
 	hasEnded bool
 	failed   error
 	grant    func(limit uint64)
@@ -24,7 +24,7 @@ type Inbox struct {
 
 // NewInbox calls grant, from the reader's goroutine, whenever the host may send more.
 func NewInbox(grant func(limit uint64)) *Inbox {
-	inbox := &Inbox{granted: wire.WindowBytes, grant: grant}
+	inbox := &Inbox{granted: wire.WindowBytes, window: wire.WindowBytes, grant: grant}
 	inbox.changed = sync.NewCond(&inbox.mutex)
 	return inbox
 }
@@ -66,24 +66,50 @@ func (i *Inbox) Close(err error) {
 	i.changed.Broadcast()
 }
 
+// Narrow makes the input begin with a smaller window, before any of it is read. Once a reader has taken
+// much, widen is asked, until it agrees, whether there may be a whole one.
+func (i *Inbox) Narrow(window uint64, widen func() bool) {
+	i.mutex.Lock()
+	i.granted, i.window, i.widen = window, window, widen
+	i.mutex.Unlock()
+}
+
 // Read implements io.Reader; io.EOF follows the last byte before the END.
 func (i *Inbox) Read(buffer []byte) (int, error) {
+	data, err := i.Next()
+	if err != nil {
+		return 0, err
+	}
+	count := copy(buffer, data)
+	i.Took(count)
+	return count, nil
+}
+
+// Next waits for bytes and returns some without taking them. They are good until Took.
+func (i *Inbox) Next() ([]byte, error) {
 	i.mutex.Lock()
+	defer i.mutex.Unlock()
 	for i.ring.Head == i.ring.Tail && !i.hasEnded && i.failed == nil {
 		i.changed.Wait()
 	}
 	if i.failed != nil {
-		defer i.mutex.Unlock()
-		return 0, i.failed
+		return nil, i.failed
 	}
 	if i.ring.Head == i.ring.Tail {
-		defer i.mutex.Unlock()
-		return 0, io.EOF
+		return nil, io.EOF
 	}
-	count := copy(buffer, i.ring.From(i.ring.Head))
+	return i.ring.From(i.ring.Head), nil
+}
+
+// Took says how many of those bytes were taken; it may grant the host more.
+func (i *Inbox) Took(count int) {
+	i.mutex.Lock()
 	i.ring.Release(i.ring.Head + uint64(count))
-	limit := i.ring.Head + wire.WindowBytes
-	isDue := limit-i.granted >= grantStep && !i.hasEnded
+	if i.widen != nil && i.ring.Head >= 2*i.window && i.widen() {
+		i.window, i.widen = wire.WindowBytes, nil
+	}
+	limit := i.ring.Head + i.window
+	isDue := limit >= i.granted+i.window/2 && !i.hasEnded
 	if isDue {
 		i.granted = limit
 	}
@@ -91,7 +117,13 @@ func (i *Inbox) Read(buffer []byte) (int, error) {
 	if isDue {
 		i.grant(limit)
 	}
-	return count, nil
+}
+
+// HasEnded tells whether the host has sent its END.
+func (i *Inbox) HasEnded() bool {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	return i.hasEnded
 }
 
 // Received tells how many bytes have come, and how far the host may send.

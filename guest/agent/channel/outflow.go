@@ -108,6 +108,14 @@ func (o *Outflow) Flush() error {
 	return nil
 }
 
+// Release gives an empty frame back, for a stream that may wait long for its next bytes.
+func (o *Outflow) Release() {
+	if o.frame != nil && o.filled == 0 {
+		ReturnFrame(o.frame)
+		o.frame = nil
+	}
+}
+
 // End sends what is left and says that nothing follows.
 func (o *Outflow) End() error {
 	if o.hasEnded {
@@ -117,10 +125,7 @@ func (o *Outflow) End() error {
 	if err := o.Flush(); err != nil {
 		return err
 	}
-	if o.frame != nil {
-		ReturnFrame(o.frame)
-		o.frame = nil
-	}
+	o.Release()
 	return o.stream.link.Send(o.stream.Session, wire.Frame{Kind: wire.End, Channel: wire.Output, Stream: o.stream.ID})
 }
 

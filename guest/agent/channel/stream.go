@@ -18,6 +18,9 @@ type Stream struct {
 	output *Outflow
 	once   sync.Once
 	gone   chan struct{}
+
+	mutex    sync.Mutex
+	whenGone func()
 }
 
 // NewStream runs serve in its own goroutine once the link knows the stream, and answers with what
@@ -39,7 +42,7 @@ func (s *Stream) Start() {
 			err = s.output.finish()
 		}
 		s.link.Remove(s.ID)
-		if s.isGone() {
+		if s.IsGone() {
 			return
 		}
 		if err == nil {
@@ -67,12 +70,23 @@ func (s *Stream) Output() *Outflow { return s.output }
 // Gone is closed when nobody waits for an answer any more.
 func (s *Stream) Gone() <-chan struct{} { return s.gone }
 
-func (s *Stream) isGone() bool {
+func (s *Stream) IsGone() bool {
 	select {
 	case <-s.gone:
 		return true
 	default:
 		return false
+	}
+}
+
+// WhenGone has do called once, from the link's reader as a rule, when nobody waits for an answer any
+// more. What the host sent and nobody read is then left to do, which must close the input or have it read.
+func (s *Stream) WhenGone(do func()) {
+	s.mutex.Lock()
+	s.whenGone = do
+	s.mutex.Unlock()
+	if s.IsGone() {
+		do()
 	}
 }
 
@@ -97,8 +111,15 @@ func (s *Stream) Note(wire.NoteKind, []byte) error {
 func (s *Stream) Drop() {
 	s.once.Do(func() {
 		close(s.gone)
-		s.Input.Close(ErrAbandoned)
 		s.output.abandon()
+		s.mutex.Lock()
+		whenGone := s.whenGone
+		s.mutex.Unlock()
+		if whenGone != nil {
+			whenGone()
+			return
+		}
+		s.Input.Close(ErrAbandoned)
 	})
 }
 

@@ -66,13 +66,13 @@ func TestAReaderGrantsAQuarterAtATime(t *testing.T) {
 	grants := []uint64{}
 	inbox := NewInbox(func(limit uint64) { grants = append(grants, limit) })
 	inbox.Put(make([]byte, wire.WindowBytes))
-	buffer := make([]byte, grantStep-1)
+	buffer := make([]byte, wire.WindowBytes/2-1)
 	io.ReadFull(inbox, buffer)
 	if len(grants) != 0 {
 		t.Fatalf("granted after %d bytes", len(buffer))
 	}
 	io.ReadFull(inbox, buffer[:1])
-	if len(grants) != 1 || grants[0] != wire.WindowBytes+grantStep {
+	if len(grants) != 1 || grants[0] != wire.WindowBytes+wire.WindowBytes/2 {
 		t.Errorf("granted %v", grants)
 	}
 }

@@ -23,6 +23,7 @@ const (
 	NoSpace       = "no-space"
 	TooLarge      = "too-large"
 	Refused       = "refused"
+	Reset         = "reset"
 	UnsafeArchive = "unsafe-archive"
 	IO            = "io"
 )

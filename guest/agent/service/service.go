@@ -9,6 +9,7 @@ import (
 	"crucible.dev/agent/command"
 	"crucible.dev/agent/failure"
 	"crucible.dev/agent/identity"
+	"crucible.dev/agent/network"
 	"crucible.dev/agent/system"
 	"crucible.dev/agent/wire"
 	"crucible.dev/agent/world"
@@ -21,6 +22,7 @@ type Service struct {
 	Identity *identity.Identity
 	Machine  *system.Machine
 	World    *world.World
+	Network  *network.Network
 	Link     *channel.Link
 
 	changing   sync.Mutex // one change of state at a time
@@ -68,7 +70,8 @@ func (s *Service) admit(verb wire.Verb) error {
 	switch s.State() {
 	case wire.StateFrozen:
 		switch verb {
-		case wire.VerbPrepare, wire.VerbThaw, wire.VerbList, wire.VerbStats:
+		case wire.VerbPrepare, wire.VerbThaw, wire.VerbList, wire.VerbStats,
+			wire.VerbListen, wire.VerbTake, wire.VerbRefuse:
 			return nil
 		}
 		return failure.New(failure.Frozen, "the machine is frozen")
@@ -103,6 +106,9 @@ var servers = map[wire.Verb]server{
 	wire.VerbThaw:     (*Service).thaw,
 	wire.VerbShutdown: (*Service).shutdown,
 	wire.VerbSyncDisk: (*Service).syncDisk,
+	wire.VerbListen:   (*Service).listen,
+	wire.VerbTake:     (*Service).take,
+	wire.VerbRefuse:   (*Service).refuse,
 	wire.VerbConfine:  (*Service).confine,
 }
 
@@ -117,6 +123,7 @@ func (s *Service) prepare(_ *channel.Stream, body []byte) (wire.Message, error) 
 		return nil, err
 	}
 	s.Machine.Begin()
+	s.Network.Settle() // a copy of a machine has no way out before its own host gives it one
 	if err := s.unfreeze(); err != nil {
 		return nil, err
 	}
@@ -220,6 +227,29 @@ func (s *Service) syncDisk(_ *channel.Stream, body []byte) (wire.Message, error)
 		return nil, err
 	}
 	return &wire.Empty{}, s.Machine.SyncDisk()
+}
+
+func (s *Service) listen(stream *channel.Stream, body []byte) (wire.Message, error) {
+	if err := decode(body, &wire.Empty{}); err != nil {
+		return nil, err
+	}
+	return &wire.Empty{}, s.Network.Listen(stream)
+}
+
+func (s *Service) take(stream *channel.Stream, body []byte) (wire.Message, error) {
+	var request wire.Take
+	if err := decode(body, &request); err != nil {
+		return nil, err
+	}
+	return &wire.Empty{}, s.Network.Take(request.Number, stream)
+}
+
+func (s *Service) refuse(_ *channel.Stream, body []byte) (wire.Message, error) {
+	var request wire.Take
+	if err := decode(body, &request); err != nil {
+		return nil, err
+	}
+	return &wire.Empty{}, s.Network.Refuse(request.Number)
 }
 
 func decode(body []byte, request wire.Message) error {

@@ -67,6 +67,7 @@ const (
 	NoteConnected NoteKind = 3
 	NoteSignal    NoteKind = 4
 	NoteResize    NoteKind = 5
+	NoteListening NoteKind = 6
 )
 
 type Started struct{ Pid uint32 }

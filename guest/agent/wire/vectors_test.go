@@ -103,7 +103,8 @@ var requests = map[Verb]func() Message{
 	VerbStats: func() Message { return &Empty{} }, VerbGrow: func() Message { return &Empty{} },
 	VerbFreeze: func() Message { return &Empty{} }, VerbThaw: func() Message { return &Empty{} },
 	VerbShutdown: func() Message { return &Shutdown{} }, VerbSyncDisk: func() Message { return &Empty{} },
-	VerbConfine: func() Message { return &Confine{} },
+	VerbConfine: func() Message { return &Confine{} }, VerbListen: func() Message { return &Empty{} },
+	VerbTake: func() Message { return &Take{} }, VerbRefuse: func() Message { return &Take{} },
 }
 
 var results = map[Verb]func() Message{
@@ -118,7 +119,7 @@ var results = map[Verb]func() Message{
 var notes = map[NoteKind]func() Message{
 	NoteStarted: func() Message { return &Started{} }, NoteAttached: func() Message { return &Attached{} },
 	NoteConnected: func() Message { return &Empty{} }, NoteSignal: func() Message { return &Signal{} },
-	NoteResize: func() Message { return &Resize{} },
+	NoteResize: func() Message { return &Resize{} }, NoteListening: func() Message { return &Empty{} },
 }
 
 // recordList is the body of DATA of LISTDIR and TREE.
@@ -142,6 +143,27 @@ func (m *recordList) fields(b *body) {
 	}
 }
 
+// askList is the body of DATA of LISTEN.
+type askList struct{ Asks []Ask }
+
+func (m *askList) fields(b *body) {
+	if b.writing {
+		for i := range m.Asks {
+			b.bytes = AppendAsk(b.bytes, &m.Asks[i])
+		}
+		return
+	}
+	for len(b.bytes) > 0 && b.failed == nil {
+		length := uint32(0)
+		b.u32(&length)
+		var ask Ask
+		if err := Decode(b.take(length), &ask); err != nil {
+			b.fail(err.Error())
+		}
+		m.Asks = append(m.Asks, ask)
+	}
+}
+
 // body returns an empty message of the case's type and how many bytes of the payload name it.
 func (c *messageCase) body() (Message, int) {
 	var make func() Message
@@ -154,6 +176,9 @@ func (c *messageCase) body() (Message, int) {
 	case Open:
 		make, prefix = requests[*c.Verb], 1
 	case Data:
+		if *c.Verb == VerbListen {
+			return &askList{}, 0
+		}
 		return &recordList{}, 0
 	case Window:
 		return &Limit{}, 0

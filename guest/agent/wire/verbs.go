@@ -23,6 +23,9 @@ const (
 	VerbThaw     Verb = 18
 	VerbShutdown Verb = 19
 	VerbSyncDisk Verb = 20
+	VerbListen   Verb = 21
+	VerbTake     Verb = 22
+	VerbRefuse   Verb = 23
 	VerbConfine  Verb = 24
 )
 

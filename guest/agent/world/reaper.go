@@ -36,7 +36,7 @@ func furnish(sysroot, bootIdFile string) error {
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	for _, step := range []func(string) error{mountDevices, mountKernelViews, mountScratch} {
+	for _, step := range []func(string) error{mountDevices, mountKernelViews, mountScratch, showNames} {
 		if err := step(sysroot); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from crucible.images.catalog import Image
 from crucible.sandbox.isolation import Isolation
-from crucible.sandbox.session import ExecInfo, Identity, Process, Session
+from crucible.sandbox.session import ExecInfo, HasOutlet, Identity, Process, Session
 
 # The size of the disk on which large input is laid down for a machine; PROTOCOL.md fixes it.
 EXCHANGE_BYTES = 4 << 20
@@ -68,7 +68,7 @@ class MachineHandle:
     detail: str = ""
 
 
-class Machine(Session, Protocol):
+class Machine(Session, HasOutlet, Protocol):
     """A session on a machine of ours, which can be held still, kept and handed on."""
 
     @property

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, Protocol
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.network.outlet import Outlet
+
 
 class Channel(IntEnum):
     INPUT = 0
@@ -183,6 +187,14 @@ class Files(Protocol):
     def tar_out(self, root: bytes, names: Sequence[bytes] = ()) -> AsyncIterator[bytes]: ...
     async def tar_in(self, root: bytes, data: AsyncIterator[bytes], *, owner: str = "") -> int: ...
     def tree(self, root: bytes, *, hashed: bool = False) -> AsyncIterator[Entry]: ...
+
+
+class HasOutlet(Protocol):
+    """A session on a machine whose network, if any, is what its outlet lets through."""
+
+    async def outlet(self) -> Outlet:
+        """Turns the network on. There is one at a time; a machine that is taken over or copied has none."""
+        ...
 
 
 class Session(Protocol):

@@ -1,9 +1,9 @@
-"""What the guest answers: RESULT for every verb, FAIL, and the records of a listing."""
+"""What the guest answers: RESULT for every verb, FAIL, and records that come one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from crucible.errors import ProtocolBroken
 from crucible.wire.frames import MAX_PAYLOAD
@@ -12,6 +12,7 @@ from crucible.wire.values import (
     BYTES,
     FLAG,
     TEXT,
+    U16,
     U32,
     U64,
     Field,
@@ -42,6 +43,7 @@ FAIL_CODES: Final = frozenset(
         "no-space",
         "too-large",
         "refused",
+        "reset",
         "unsafe-archive",
         "io",
     )
@@ -93,6 +95,13 @@ class EntryRecord(NamedTuple):
     sha256: bytes
 
 
+class AskRecord(NamedTuple):
+    number: int
+    name: bytes
+    address: bytes
+    port: int
+
+
 class Statted(NamedTuple):
     entry: EntryRecord
 
@@ -125,6 +134,7 @@ Answer = Done | Ended | Execs | Size | Count | Statted | Measured | Grown
 _ENTRY: Final = group(
     EntryRecord, BYTES, up_to(3, "entry type"), U32, U64, U64, U32, U32, BYTES, BYTES
 )
+_ASK: Final = group(AskRecord, U32, BYTES, BYTES, U16)
 _DONE: Final = group(Done)
 _SIZE: Final = group(Size, U64)
 _COUNT: Final = group(Count, U64)
@@ -150,6 +160,9 @@ _BODIES: Final[dict[Verb, Field]] = {
     Verb.THAW: _DONE,
     Verb.SHUTDOWN: _DONE,
     Verb.SYNC_DISK: _DONE,
+    Verb.LISTEN: _DONE,
+    Verb.TAKE: _DONE,
+    Verb.REFUSE: _DONE,
     Verb.CONFINE: _DONE,
 }
 
@@ -174,20 +187,24 @@ def decode_fail(payload: bytes) -> Fail:
     return fail
 
 
-def encode_record(entry: EntryRecord) -> bytes:
-    body = _encode(_ENTRY, entry)
+def encode_record(record: EntryRecord | AskRecord) -> bytes:
+    body = _encode(_ASK if isinstance(record, AskRecord) else _ENTRY, record)
     return len(body).to_bytes(4, "little") + body
 
 
-class Records:
-    """The entries of LISTDIR and TREE, whose records pay no heed to where a DATA frame ends."""
+RecordT = TypeVar("RecordT")
 
-    __slots__ = ("_held",)
 
-    def __init__(self) -> None:
+class Records(Generic[RecordT]):
+    """Records pay no heed to where a DATA frame ends."""
+
+    __slots__ = ("_decode", "_held")
+
+    def __init__(self, decode: Callable[[bytes], RecordT]) -> None:
+        self._decode = decode
         self._held = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[EntryRecord]:
+    def feed(self, data: bytes) -> Iterator[RecordT]:
         held = self._held
         held += data
         at = 0
@@ -197,13 +214,27 @@ class Records:
                 raise ProtocolBroken(f"a record is {length} bytes long; the most is {MAX_PAYLOAD}")
             if len(held) - at - 4 < length:
                 break
-            yield _decode(_ENTRY, bytes(held[at + 4 : at + 4 + length]))
+            yield self._decode(bytes(held[at + 4 : at + 4 + length]))
             at += 4 + length
         del held[:at]
 
     def end(self) -> None:
         if self._held:
             raise ProtocolBroken("the last record is cut short")
+
+
+def decode_entry(body: bytes) -> EntryRecord:
+    """An entry of LISTDIR and TREE."""
+    entry: EntryRecord = _decode(_ENTRY, body)
+    return entry
+
+
+def decode_ask(body: bytes) -> AskRecord:
+    """A connection that LISTEN tells of."""
+    ask: AskRecord = _decode(_ASK, body)
+    if len(ask.address) not in (4, 16):
+        raise ProtocolBroken(f"an address has {len(ask.address)} bytes")
+    return ask
 
 
 def _encode(field: Field, value: Any) -> bytes:

@@ -15,6 +15,7 @@ MAX_PAYLOAD: Final = 65_536
 MAX_STREAM: Final = 2**31 - 1
 MAX_CHANNEL: Final = 2
 WINDOW_BYTES: Final = 262_144
+TAKE_WINDOW_BYTES: Final = 32_768
 MAGIC: Final = b"crucible:sync:01"
 NONCE_BYTES: Final = 16
 SYNC_BYTES: Final = len(MAGIC) + NONCE_BYTES + 4

@@ -31,7 +31,11 @@ class Resize(NamedTuple):
     columns: int
 
 
-Note = Started | Attached | Connected | Signal | Resize
+class Listening(NamedTuple):
+    """The guest's network is on."""
+
+
+Note = Started | Attached | Connected | Signal | Resize | Listening
 
 
 class Attach(NamedTuple):
@@ -56,6 +60,7 @@ _NOTES: Final[dict[int, tuple[type[Any], Field]]] = {
     3: (Connected, group(Connected)),
     4: (Signal, group(Signal, U8)),
     5: (Resize, group(Resize, U16, U16)),
+    6: (Listening, group(Listening)),
 }
 _NUMBERS: Final = {kind: number for number, (kind, _) in _NOTES.items()}
 _ATTACH: Final = group(Attach, U64, U64)

@@ -49,6 +49,9 @@ class Verb(IntEnum):
     THAW = 18
     SHUTDOWN = 19
     SYNC_DISK = 20
+    LISTEN = 21
+    TAKE = 22
+    REFUSE = 23
     CONFINE = 24
 
 
@@ -142,6 +145,14 @@ class Shutdown(NamedTuple):
     grace_ms: int
 
 
+class Take(NamedTuple):
+    number: int
+
+
+class RefuseAsk(NamedTuple):
+    number: int
+
+
 class Confine(NamedTuple):
     flags: int
 
@@ -167,6 +178,8 @@ Request = (
     | Dial
     | Tree
     | Shutdown
+    | Take
+    | RefuseAsk
     | Confine
     | Plain
 )
@@ -193,6 +206,8 @@ _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
         (Dial, Verb.DIAL, (U16,)),
         (Tree, Verb.TREE, (BYTES, FLAG)),
         (Shutdown, Verb.SHUTDOWN, (U32,)),
+        (Take, Verb.TAKE, (U32,)),
+        (RefuseAsk, Verb.REFUSE, (U32,)),
         (Confine, Verb.CONFINE, (U8,)),
     )
 }

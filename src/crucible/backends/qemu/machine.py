@@ -28,6 +28,10 @@ from crucible.sandbox.session import (
     Stats,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.network.outlet import Outlet
+
 FROZEN = 2
 _GROW_DEADLINE_S = 10.0
 _FRESH_FLUSH_S = 5.0
@@ -70,6 +74,9 @@ class QemuMachine:
 
     async def dial(self, port: int) -> ByteStream:
         return await self.guest.dial(port)
+
+    async def outlet(self) -> Outlet:
+        return await self.guest.outlet()
 
     async def stats(self) -> Stats:
         return await self.guest.stats()

@@ -8,8 +8,8 @@ from crucible.sandbox.session import Files
 
 _LARGEST_TABLE = 1 << 20
 _LISTENING = b"0A"
-# The agent's own ends of the way out, as the kernel writes an address of 198.18.0.0/24.
-_AGENTS_OWN = b"0012C6"
+# The agent's own ends of the way out, as the kernel writes 198.18.0.2 and 2001:2::2.
+_AGENTS_OWN = (b"020012C6", b"02000120000000000000000002000000")
 
 
 async def listening_ports(files: Files) -> list[int]:
@@ -35,7 +35,7 @@ def _listening(table: bytes) -> set[int]:
         words = line.split()
         if len(words) > 3 and words[3] == _LISTENING:
             address, _, port = words[1].rpartition(b":")
-            if not address.endswith(_AGENTS_OWN):
+            if address not in _AGENTS_OWN:
                 with contextlib.suppress(ValueError):
                     ports.add(int(port, 16))
     return ports

@@ -18,7 +18,7 @@ from crucible.wire.generation import Hello, Sync
 from crucible.wire.notes import Attach, encode_attach, encode_window
 from crucible.wire.requests import Exec, Request, encode_request
 
-MAX_STREAMS: Final = 256
+MAX_STREAMS: Final = 768
 SMALL_S: Final = 30.0
 FLUSH_AFTER_S: Final = 0.25
 FLUSH_AGAIN_S: Final = 1.0

@@ -12,7 +12,7 @@ from crucible.sandbox.guest.channel import SMALL_S, GuestChannel
 from crucible.sandbox.guest.refusals import shown
 from crucible.sandbox.guest.stream import AnswerT, Stream
 from crucible.sandbox.session import Entry, EntryType
-from crucible.wire.answers import Count, Done, EntryRecord, Records, Size, Statted
+from crucible.wire.answers import Count, Done, EntryRecord, Records, Size, Statted, decode_entry
 from crucible.wire.requests import (
     WRITE_APPEND,
     WRITE_PARENTS,
@@ -108,7 +108,7 @@ class GuestFiles:
             yield entry
 
     async def _entries(self, request: ListDir | Tree) -> AsyncIterator[Entry]:
-        records, seen = Records(), 0
+        records, seen = Records(decode_entry), 0
         with await self._channel.open(request) as stream:
             while (piece := await stream.take(BULK_S)) is not None:
                 for record in records.feed(piece.data):

@@ -12,10 +12,12 @@ from crucible.wire.requests import (
     ListDir,
     MakeDir,
     Read,
+    RefuseAsk,
     Remove,
     Rename,
     Request,
     Stat,
+    Take,
     TarIn,
     TarOut,
     Tree,
@@ -47,6 +49,8 @@ def refusal(request: Request, fail: Fail) -> GuestRefused:
             return GuestRefused(
                 fail.code, f"Nothing took the connection to port {port} in the sandbox"
             )
+        case Take(number=number) | RefuseAsk(number=number):
+            return GuestRefused(fail.code, f"Connection {number} of the sandbox is over")
         case Read(path=path) | Write(path=path) | Stat(path=path) | ListDir(path=path):
             return _of_path(path, fail)
         case Remove(path=path) | MakeDir(path=path) | Rename(old=path):

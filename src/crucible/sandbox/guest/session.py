@@ -34,6 +34,10 @@ from crucible.wire.requests import (
     Verb,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.sandbox.guest.outlet import GuestOutlet
+
 DISK_S: Final = 120.0
 
 
@@ -83,6 +87,12 @@ class GuestSession:
 
     async def dial(self, port: int) -> GuestConnection:
         return await GuestConnection.dial(self.channel, port)
+
+    async def outlet(self) -> GuestOutlet:
+        # Loaded here because most commands need no network.
+        from crucible.sandbox.guest.outlet import GuestOutlet
+
+        return await GuestOutlet.open(self.channel)
 
     async def stats(self) -> Stats:
         answer = await self.channel.ask(Plain(Verb.STATS), Measured)

@@ -12,10 +12,11 @@ from crucible.sandbox.guest.exchange import WORTHWHILE_BYTES, Exchange
 from crucible.sandbox.guest.inbound import Inbound, Piece
 from crucible.sandbox.guest.refusals import refusal
 from crucible.wire.answers import Answer, Fail, decode_answer, decode_fail
-from crucible.wire.frames import MAX_PAYLOAD, WINDOW_BYTES, Frame, Kind, encode
+from crucible.wire.frames import MAX_PAYLOAD, TAKE_WINDOW_BYTES, WINDOW_BYTES, Frame, Kind, encode
 from crucible.wire.notes import (
     Attached,
     Connected,
+    Listening,
     Note,
     Place,
     Started,
@@ -39,8 +40,10 @@ _HEARD: Final = {
     Verb.TAR_OUT: (OUTPUT,),
     Verb.TREE: (OUTPUT,),
     Verb.DIAL: (OUTPUT,),
+    Verb.LISTEN: (OUTPUT,),
+    Verb.TAKE: (OUTPUT,),
 }
-_FED: Final = frozenset((Verb.EXEC, Verb.WRITE, Verb.TAR_IN, Verb.DIAL))
+_FED: Final = frozenset((Verb.EXEC, Verb.WRITE, Verb.TAR_IN, Verb.DIAL, Verb.TAKE))
 
 
 class Carrier(Protocol):
@@ -75,8 +78,10 @@ class Stream:
             self._must_end = (OUTPUT,)
         self._outcome: Answer | Fail | None = None
         self._sent = 0
-        self._limit = WINDOW_BYTES
+        self._limit = TAKE_WINDOW_BYTES if self._verb is Verb.TAKE else WINDOW_BYTES
         self._is_fed = self._verb in _FED
+        # Places in the exchange are held for a whole window's time, which small windows are not worth.
+        self._uses_exchange = self._verb is not Verb.TAKE
         self._feeding = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
         self._is_closed = False
@@ -136,7 +141,7 @@ class Stream:
     def _send_some(self, data: memoryview) -> int:
         """By way of the exchange if there is one and it pays, else in the frame itself."""
         exchange = self._carrier.exchange
-        if exchange is not None and len(data) >= WORTHWHILE_BYTES:
+        if exchange is not None and self._uses_exchange and len(data) >= WORTHWHILE_BYTES:
             data = data[:WINDOW_BYTES]
             place = exchange.lay(self.number, data, self._sent + len(data))
             if place is not None:
@@ -170,15 +175,19 @@ class Stream:
         await self._until(lambda: self._note is not None or self.has_ended, seconds)
         if isinstance(self._note, kind):
             return self._note
-        self._raise_end()
+        self.raise_end()
         raise ProtocolBroken(f"a {self._verb.name} ended before it began")
 
     async def answer(self, kind: type[AnswerT], seconds: float | None) -> AnswerT:
         await self._until(lambda: self.has_ended, seconds)
         if isinstance(self._outcome, kind):
             return self._outcome
-        self._raise_end()
+        self.raise_end()
         raise TypeError(f"{self._verb.name} is answered by another kind than {kind.__name__}")
+
+    @property
+    def has_failed(self) -> bool:
+        return isinstance(self._outcome, Fail)
 
     async def ended(self) -> None:
         """Returns when the stream has ended, or the channel with it."""
@@ -227,9 +236,7 @@ class Stream:
                     raise ProtocolBroken(
                         f"a window for channel {frame.channel} of a {self._verb.name}"
                     )
-                self._limit = max(self._limit, decode_window(frame.payload).limit)
-                if self._carrier.exchange is not None:
-                    self._carrier.exchange.acknowledge(self.number, self._limit - WINDOW_BYTES)
+                self._receive_window(decode_window(frame.payload).limit)
             case Kind.NOTE:
                 self._receive_note(decode_note(frame.payload))
             case Kind.RESULT:
@@ -239,6 +246,13 @@ class Stream:
             case _:
                 raise ProtocolBroken(f"a {frame.kind.name} frame came from the guest")
         self.wake()
+
+    def _receive_window(self, limit: int) -> None:
+        if limit > self._limit + TAKE_WINDOW_BYTES:
+            self._uses_exchange = True
+        self._limit = max(self._limit, limit)
+        if self._carrier.exchange is not None:
+            self._carrier.exchange.acknowledge(self.number, self._limit - WINDOW_BYTES)
 
     def _receive_note(self, note: Note) -> None:
         if self._note is not None or type(note) is not self._expected_note:
@@ -261,7 +275,7 @@ class Stream:
     def _may_send(self) -> bool:
         return self._sent < self._limit or self.has_ended or not self._is_fed
 
-    def _raise_end(self) -> None:
+    def raise_end(self) -> None:
         if isinstance(self._outcome, Fail):
             raise refusal(self._request, self._outcome)
         if self._outcome is None:
@@ -298,4 +312,6 @@ class Stream:
 def _expected_note(verb: Verb, is_attached: bool) -> type[Note] | None:
     if verb is Verb.EXEC:
         return Attached if is_attached else Started
-    return Connected if verb is Verb.DIAL else None
+    if verb is Verb.LISTEN:
+        return Listening
+    return Connected if verb in (Verb.DIAL, Verb.TAKE) else None
