@@ -255,6 +255,39 @@ class RegistryDenied(Refused):
         )
 
 
+class ImageUnsafe(Refused):
+    """A layer holds what no honest image does, or what cannot be told apart from that."""
+
+    code = "image-unsafe"
+
+    def __init__(self, layer: str, why: str) -> None:
+        super().__init__(
+            f"Layer {layer} of the image was refused: {why}",
+            hint="Nothing of it was kept; do not trust where it came from",
+        )
+
+
+class ImageBomb(Refused):
+    """An image holds more than any that was made to be used: bytes, entries, headers, links to follow."""
+
+    code = "image-bomb"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="Nothing of it was kept; do not trust where it came from")
+
+
+class LayerDamaged(Refused):
+    """A layer's bytes are not what they are said to be, or cannot be read as a layer at all."""
+
+    code = "layer-damaged"
+
+    def __init__(self, layer: str, why: str) -> None:
+        super().__init__(
+            f"Layer {layer} of the image is damaged: {why}",
+            hint="Pull the image again; if that does not help, it was pushed like this",
+        )
+
+
 class PathRefused(Refused):
     """A path, of the host or of the guest, that cannot or must not be used."""
 
