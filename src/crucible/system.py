@@ -53,6 +53,8 @@ FOR_TESTS = (
     Need(package="git", program="git", why="takes the diffs that are shown"),
     Need(package="docker-registry", program="docker-registry", why="is a registry to pull from"),
     Need(package="openssl", program="openssl", why="makes certificates for that registry"),
+    Need(package="squashfs-tools-ng", program="sqfs2tar", why="reads back what we packed"),
+    Need(package="busybox-static", program="busybox", why="makes a small image"),
 )
 
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}

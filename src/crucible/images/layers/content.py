@@ -1,4 +1,4 @@
-"""The bytes of an image's files, one after the other, as a squashfs holds them: not compressed, blocks of zeros left out."""
+"""The bytes of an image's files as a squashfs holds them: one after the other, not compressed, blocks of zeros out."""
 
 from __future__ import annotations
 

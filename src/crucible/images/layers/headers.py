@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from struct import unpack
 
-from crucible.errors import ImageTooLarge, ImageUnsafe, LayerDamaged
+from crucible.errors import ImageBomb, ImageUnsafe, LayerDamaged
 from crucible.images.layers.limits import LARGEST_ID, LONGEST_NAME, LONGEST_PATH, Limits
 from crucible.images.layers.reading import LayerStream
 
@@ -165,7 +165,7 @@ class _Reader:
         if size < 0:
             raise self._damaged(f"an entry has {size} bytes")
         if size > self._limits.total_bytes:
-            raise ImageTooLarge(f"Layer {self._digest} says it holds a file of {size} bytes")
+            raise ImageBomb(f"Layer {self._digest} says it holds a file of {size} bytes")
         return size
 
     def _id(self, field: bytes, text: bytes | None) -> int:
@@ -187,7 +187,7 @@ class _Reader:
             if key.startswith(_XATTR)
         ]
         if sum(len(key) + len(value) for key, value in found) > self._limits.attribute_bytes:
-            raise ImageTooLarge(f"Layer {self._digest} gives one file too many attributes")
+            raise ImageBomb(f"Layer {self._digest} gives one file too many attributes")
         if any(b"\0" in key or not 0 < len(key) <= LONGEST_NAME for key, _ in found):
             raise self._unsafe("an extended attribute has a name that cannot be")
         return tuple(sorted(found))
@@ -196,7 +196,7 @@ class _Reader:
         """The content of a header's own entry: a long name or a list of records."""
         size = self._number(header[124:136], "size")
         if not 0 <= size <= self._limits.header_bytes:
-            raise ImageTooLarge(f"Layer {self._digest} has a header of {size} bytes")
+            raise ImageBomb(f"Layer {self._digest} has a header of {size} bytes")
         text = self._stream.take(size)
         self._stream.skip(-size % _BLOCK)
         return text

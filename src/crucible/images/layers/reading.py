@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Protocol
 
-from crucible.errors import ImageTooLarge, LayerDamaged
+from crucible.errors import ImageBomb, LayerDamaged
 from crucible.images.layers.limits import Limits
 from crucible.images.oci.model import Compression, Layer
 
@@ -121,7 +121,7 @@ def _decompress(
             for piece in _plain_pieces(layer, blob):
                 allowed -= len(piece)
                 if allowed < 0:
-                    raise ImageTooLarge(
+                    raise ImageBomb(
                         f"Layer {layer.digest} unpacks to more than it may ({layer.size} bytes packed)"
                     )
                 if stopped.is_set():

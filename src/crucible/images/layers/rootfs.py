@@ -48,7 +48,9 @@ def write_root(
     skipped = tree.skipped
     return Made(
         skipped_devices=skipped.devices,
-        skipped_attributes=tuple(sorted(name.decode("utf-8", "replace") for name in skipped.attributes)),
+        skipped_attributes=tuple(
+            sorted(name.decode("utf-8", "replace") for name in skipped.attributes)
+        ),
     )
 
 

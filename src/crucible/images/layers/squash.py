@@ -1,8 +1,8 @@
 """Writes a tree as a squashfs 4.0 behind the files' bytes: inodes, directories, owners, attributes, superblock.
 
 Written here rather than by mksquashfs because nothing need be unpacked for it, an ordinary user can give files to
-anybody, and the same layers give the same bytes. Nothing is compressed: reading is then a copy, which is what counts where the
-guest's processor is emulated.
+anybody, and the same layers give the same bytes. Nothing is compressed: reading is then a copy, which is what counts
+where the guest's processor is emulated.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import struct
 from collections.abc import Iterator
 from typing import IO
 
-from crucible.errors import ImageTooLarge
+from crucible.errors import ImageBomb
 from crucible.images.layers import content
 from crucible.images.layers.attributes import NONE, AttributeTable
 from crucible.images.layers.headers import Kind
+from crucible.images.layers.metadata import BLOCK as METADATA_BLOCK
 from crucible.images.layers.metadata import (
     Metadata,
     block_of,
@@ -22,7 +23,6 @@ from crucible.images.layers.metadata import (
     reference,
     write_indexed,
 )
-from crucible.images.layers.metadata import BLOCK as METADATA_BLOCK
 from crucible.images.layers.tree import Directory, Node, Tree
 
 SUPERBLOCK_BYTES = 96
@@ -146,7 +146,7 @@ class _Writer:
     def _owner(self, number: int) -> int:
         index = self._owners.setdefault(number, len(self._owners))
         if index >= _MOST_OWNERS - 1:
-            raise ImageTooLarge("The files of the image belong to more than 65535 different owners")
+            raise ImageBomb("The files of the image belong to more than 65535 different owners")
         return index
 
     def _file_inode(self, node: Node) -> bytes:

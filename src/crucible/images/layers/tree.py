@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from crucible.errors import ImageTooLarge, ImageUnsafe
+from crucible.errors import ImageBomb, ImageUnsafe
 from crucible.images.layers.content import Content
 from crucible.images.layers.headers import Entry, Kind, Parts
 from crucible.images.layers.limits import Limits
@@ -77,7 +77,7 @@ class Tree:
         self._layer += 1
         self._digest = digest
         if self._layer >= self._limits.layers:
-            raise ImageTooLarge(f"The image has more than {self._limits.layers} layers")
+            raise ImageBomb(f"The image has more than {self._limits.layers} layers")
 
     def wants_content(self, entry: Entry) -> bool:
         """Whether the bytes of this entry will be anybody's."""
@@ -125,11 +125,11 @@ class Tree:
     def _count(self, entry: Entry) -> None:
         self._entries += 1
         if self._entries > self._limits.entries:
-            raise ImageTooLarge(f"The image has more than {self._limits.entries} entries")
+            raise ImageBomb(f"The image has more than {self._limits.entries} entries")
         if entry.attributes:
             self._attribute_bytes += sum(len(key) + len(value) for key, value in entry.attributes)
             if self._attribute_bytes > self._limits.all_attribute_bytes:
-                raise ImageTooLarge("The image has too many extended attributes")
+                raise ImageBomb("The image has too many extended attributes")
 
     def _become_root(self, entry: Entry) -> None:
         if entry.kind is not Kind.DIRECTORY:
@@ -143,7 +143,7 @@ class Tree:
             return made
         return Node(
             kind=entry.kind,
-            mode=entry.mode,
+            mode=0o777 if entry.kind is Kind.SYMLINK else entry.mode,
             uid=entry.uid,
             gid=entry.gid,
             mtime_s=entry.mtime_s,
@@ -262,7 +262,7 @@ class Tree:
         while waiting:
             self._lookups += 1
             if self._lookups > self._limits.lookups:
-                raise ImageTooLarge("The image's paths and links take too long to follow")
+                raise ImageBomb("The image's paths and links take too long to follow")
             name = waiting.popleft()
             if name in (b"", b"."):
                 continue
