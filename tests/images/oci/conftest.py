@@ -65,6 +65,6 @@ def ways(tmp_path: Path) -> Ways:
 def hasty(**more: Any) -> RegistrySettings:
     """Settings that give up soon, for servers that are made to be waited for."""
     patience = Patience(
-        connect_s=5, idle_s=0.5, exchange_s=1.0, pace_s=0.5, pace_bytes=1 << 16, attempts=2
+        connect_s=10, idle_s=2, exchange_s=2, pace_s=1.5, pace_bytes=1 << 16, attempts=2
     )
     return RegistrySettings(patience=patience, **more)

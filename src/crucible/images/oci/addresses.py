@@ -39,7 +39,10 @@ class Url:
     def joined(self, location: str) -> Url:
         """Where a `Location` seen here leads. Raises BadUrl."""
         _check_text(location)
-        return parse_url(urljoin(str(self), location))
+        try:
+            return parse_url(urljoin(str(self), location))
+        except ValueError:
+            raise BadUrl(f"{_cut(location)!r} is no address") from None
 
 
 def parse_url(text: str) -> Url:

@@ -105,19 +105,20 @@ class Authorization:
             raise self._broken(f"its token service: {error}") from None
         if not self._may_use(realm):
             raise self._broken(f"its token service {realm.authority} is not reached over TLS")
-        fields = {"service": asked.get("service", ""), "scope": scope or asked.get("scope", "")}
-        fields = {name: value for name, value in fields.items() if value}
+        service = {"service": asked["service"]} if asked.get("service") else {}
+        scope = scope or asked.get("scope", "")
         if credentials and credentials.identity_token:
-            fields |= {"grant_type": "refresh_token", "client_id": _CLIENT}
-            fields |= {"refresh_token": credentials.identity_token}
-            form = {"Content-Type": "application/x-www-form-urlencoded"}
+            form = {"grant_type": "refresh_token", "client_id": _CLIENT, "scope": scope, **service}
+            form["refresh_token"] = credentials.identity_token
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
             return Request(
-                method="POST", url=realm, headers=form, body=urlencode(fields).encode("ascii")
+                method="POST", url=realm, headers=kind, body=urlencode(form).encode("ascii")
             )
         headers = {}
+        fields = [*service.items(), *(("scope", one) for one in scope.split())]
         if credentials and credentials.username:
             headers["Authorization"] = credentials.basic
-            fields["account"] = credentials.username
+            fields.append(("account", credentials.username))
         joint = "&" if "?" in realm.target else "?"
         target = f"{realm.target}{joint}{urlencode(fields)}"
         url = Url(scheme=realm.scheme, host=realm.host, port=realm.port, target=target)

@@ -23,9 +23,9 @@ from crucible.images.oci.authorization import Authorization
 from crucible.images.oci.challenges import parse_challenges
 from crucible.images.oci.credentials import Credentials
 from crucible.images.oci.settings import RegistrySettings
+from crucible.images.oci.timed_socket import FilePart
 from crucible.images.oci.transport import (
     ConnectionFailed,
-    FilePart,
     NotTls,
     Request,
     Response,

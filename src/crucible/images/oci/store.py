@@ -139,7 +139,11 @@ class Store:
 def compression_of(path: Path) -> Compression:
     """By the first bytes: media types are often wrong about this, and a tar can begin with neither."""
     with path.open("rb") as stream:
-        head = stream.read(4)
+        return compression_of_head(stream.read(4))
+
+
+def compression_of_head(head: bytes) -> Compression:
+    """By the first four bytes, or all of them where there are fewer."""
     if head.startswith(_GZIP):
         return Compression.GZIP
     return Compression.ZSTD if head in _ZSTD else Compression.NONE

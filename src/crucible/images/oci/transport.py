@@ -7,24 +7,21 @@ and a pace that a body must keep.
 from __future__ import annotations
 
 import http.client
-import io
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Self
 
 from crucible.images.oci.addresses import Url
-from crucible.images.oci.proxies import Proxy, ProxyRefused, open_tunnel, proxy_for
+from crucible.images.oci.proxies import ProxyRefused, open_tunnel, proxy_for
 from crucible.images.oci.settings import Patience
+from crucible.images.oci.timed_socket import CHUNK_BYTES, Clock, Connection, FilePart, Sending
 from crucible.images.oci.trust import Trust
 
-CHUNK_BYTES = 256 << 10
 _AGENT = "crucible"
 
 
@@ -42,15 +39,6 @@ class Ended(Exception):
 
 class Untrusted(Exception):
     """The server's certificate does not hold. Trying again does not help."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
-    """A body that lies in a file. It can be sent again."""
-
-    path: Path
-    offset: int
-    length: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +83,9 @@ class Transport:
         if self._ended.wait(seconds):
             raise Ended
 
-    def _connect(self, url: Url) -> _Connection:
+    def _connect(self, url: Url) -> Connection:
         proxy = proxy_for(url)
-        clock = _Clock(self._patience)
+        clock = Clock(self._patience)
         place = (proxy.host, proxy.port) if proxy else (url.host, url.port)
         try:
             plain = socket.create_connection(place, timeout=self._patience.connect_s)
@@ -107,11 +95,11 @@ class Transport:
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if url.scheme == "http":
-                return _Connection(socket=plain, clock=clock, proxy=proxy)
+                return Connection(socket=plain, clock=clock, proxy=proxy)
             if proxy:
                 open_tunnel(plain, proxy, url, clock.wait)
             secured = self._secure(plain, url, clock)
-            return _Connection(socket=secured, clock=clock, proxy=None)
+            return Connection(socket=secured, clock=clock, proxy=None)
         except (OSError, ProxyRefused) as error:
             self._forget(plain)
             raise ConnectionFailed(_words(error)) from None
@@ -119,7 +107,7 @@ class Transport:
             self._forget(plain)
             raise
 
-    def _secure(self, plain: socket.socket, url: Url, clock: _Clock) -> ssl.SSLSocket:
+    def _secure(self, plain: socket.socket, url: Url, clock: Clock) -> ssl.SSLSocket:
         plain.settimeout(min(clock.wait(), self._patience.connect_s))
         try:
             secured = self._trust.context(url.authority).wrap_socket(
@@ -133,7 +121,7 @@ class Transport:
         self._remember(secured)
         return secured
 
-    def _exchange(self, request: Request, connection: _Connection) -> Response:
+    def _exchange(self, request: Request, connection: Connection) -> Response:
         url, proxy = request.url, connection.proxy
         client = http.client.HTTPConnection(url.host, url.port)
         client.auto_open = 0
@@ -177,7 +165,7 @@ class Response:
     """An answer whose body is still to be read. Closed by its `with`."""
 
     def __init__(
-        self, url: Url, answer: http.client.HTTPResponse, clock: _Clock, close: Callable[[], None]
+        self, url: Url, answer: http.client.HTTPResponse, clock: Clock, close: Callable[[], None]
     ) -> None:
         self.url = url
         self.status = answer.status
@@ -230,97 +218,13 @@ class Response:
             raise ConnectionFailed(_words(error)) from None
 
 
-class _Clock:
-    """How long the next read may take. Raises TimeoutError when no time is left."""
-
-    def __init__(self, patience: Patience) -> None:
-        self.idle_s = patience.idle_s
-        self._patience = patience
-        self._until: float | None = None
-        self._since = 0.0
-        self._bytes = 0
-        self.restart()
-
-    def restart(self) -> None:
-        self._until = time.monotonic() + self._patience.exchange_s
-
-    def keep_pace(self) -> None:
-        self._until, self._since, self._bytes = None, time.monotonic(), 0
-
-    def count(self, size: int) -> None:
-        self._bytes += size
-
-    def wait(self) -> float:
-        now = time.monotonic()
-        if self._until is not None:
-            if now >= self._until:
-                raise TimeoutError(f"no whole answer within {self._patience.exchange_s:g} s")
-            return min(self._patience.idle_s, self._until - now)
-        if now - self._since >= self._patience.pace_s:
-            if self._bytes < self._patience.pace_bytes:
-                raise TimeoutError(f"{self._bytes} bytes in {now - self._since:.0f} s")
-            self._since, self._bytes = now, 0
-        return min(self._patience.idle_s, self._patience.pace_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Connection:
-    """What http.client takes for a socket: all it does with one is to send, and to make a file for reading."""
-
-    socket: socket.socket
-    clock: _Clock
-    proxy: Proxy | None
-
-    def sendall(self, data: bytes) -> None:
-        self.socket.settimeout(self.clock.idle_s)
-        self.socket.sendall(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reading(self.socket, self.clock), CHUNK_BYTES)
-
-    def close(self) -> None:
-        """http.client closes it before the body is read; the transport does it after."""
-
-
-class _Reading(io.RawIOBase):
-    def __init__(self, connection: socket.socket, clock: _Clock) -> None:
-        self._connection = connection
-        self._clock = clock
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        self._connection.settimeout(self._clock.wait())
-        return self._connection.recv_into(buffer)  # type: ignore[arg-type]
-
-
-class _Sending(io.RawIOBase):
-    """A part of a file as http.client takes a body: read until nothing comes."""
-
-    def __init__(self, stream: IO[bytes], part: FilePart, on_sent: Callable[[int], None]) -> None:
-        self._stream = stream
-        self._left = part.length
-        self._on_sent = on_sent
-        stream.seek(part.offset)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        piece = self._stream.read(min(self._left, CHUNK_BYTES if size < 0 else size))
-        self._left -= len(piece)
-        self._on_sent(len(piece))
-        return piece
-
-
 @contextmanager
-def _opened(request: Request) -> Iterator[bytes | _Sending | None]:
+def _opened(request: Request) -> Iterator[bytes | Sending | None]:
     if not isinstance(request.body, FilePart):
         yield request.body
         return
     with request.body.path.open("rb") as stream:
-        yield _Sending(stream, request.body, request.on_sent or _ignore)
+        yield Sending(stream, request.body, request.on_sent or _ignore)
 
 
 def _ignore(size: int) -> None:
