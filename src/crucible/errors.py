@@ -173,12 +173,19 @@ class NotEnoughMemory(Refused):
 
 
 class ImageMissing(Refused):
+    """`available` are those built here. Any other name may be one that a registry knows."""
+
     code = "image-missing"
 
     def __init__(self, name: str, available: tuple[str, ...]) -> None:
-        listed = f"Images here: {', '.join(available)}"
-        hint = listed if available else "Build the base image with `crucible setup`"
-        super().__init__(f"Image {name!r} was not found", hint=hint)
+        shown = name if len(name) <= 120 else name[:117] + "..."
+        if not available:
+            hint = "Build the base image with `crucible setup`"
+        else:
+            hint = (
+                f"Fetch it with `crucible image pull {shown}`; built here: {', '.join(available)}"
+            )
+        super().__init__(f"Image {shown!r} was not found", hint=hint)
 
 
 class BadReference(Refused):
@@ -323,10 +330,10 @@ class AgentMissing(SetupError):
 class ImageDamaged(SetupError):
     code = "image-damaged"
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(
-            f"Image {name!r} is damaged: {why}", hint="Rebuild it with `crucible setup`"
-        )
+    def __init__(
+        self, name: str, why: str, *, hint: str = "Rebuild it with `crucible setup`"
+    ) -> None:
+        super().__init__(f"Image {name!r} is damaged: {why}", hint=hint)
 
 
 class BuildFailed(SetupError):

@@ -70,6 +70,7 @@ def test_the_image_holds_its_user_and_nothing_of_the_host(small: Image, tmp_path
 
 
 def test_the_package_list_has_names_and_versions(small: Image) -> None:
+    assert small.packages is not None
     lines = small.packages.read_text().splitlines()
     assert lines == sorted(lines)
     assert all(len(line.split()) == 3 for line in lines)

@@ -42,6 +42,7 @@ def make_kernel(home: Path) -> None:
 def test_an_image_is_found_with_its_facts(tmp_path: Path) -> None:
     image = make_image(tmp_path, "base")
     assert image.root.read_text() == "squash"
+    assert image.packages is not None
     assert image.packages.read_text() == "bash 5.2 amd64\n"
     assert image.environment == (("A", "1=2"), ("B", ""))
     assert (image.user, image.workdir) == ("user", "/workspace")

@@ -1,4 +1,7 @@
-"""The images on this machine: an image's name → its root filesystem on disk."""
+"""The images on this machine: an image's name → its root filesystem on disk.
+
+A plain name such as `base` is one built here from a recipe; any other is an OCI image's, which was pulled or built.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from crucible.errors import ImageDamaged, ImageMissing
+from crucible.errors import BadReference, ImageDamaged, ImageMissing
 from crucible.images import bundle
 from crucible.images.bundle import Bundle, BundleDamaged
 from crucible.images.lock import held
@@ -19,41 +22,72 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """`root` is a squashfs; `packages` lists what it was made of, one `name version` a line."""
+    """`root` is a squashfs, and `digest` names what is in it: images that only want to be run differently share it.
+
+    One from a recipe has `packages`, a list of `name version` lines; one from a registry has `manifest_digest`.
+    An empty `user` is root. `entrypoint` and `command` are what it runs when nothing else is asked for.
+    """
 
     name: str
     digest: str
     root: Path
     size_bytes: int
-    packages: Path
     user: str
     workdir: str
     environment: tuple[tuple[str, str], ...]
-    recipe: str
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    exposed_ports: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    stop_signal: str = ""
+    packages: Path | None = None
+    recipe: str = ""
+    manifest_digest: str = ""
+
+    @property
+    def workspace(self) -> str:
+        """Where a directory of the host is copied to: over the whole root would be no good place."""
+        return "/workspace" if self.workdir == "/" else self.workdir
 
 
 def load_image(home: Path, name: str) -> Image:
     """Raises ImageMissing when there is none of that name, ImageDamaged when a file is cut short."""
-    return _image(name, _load(home, name))
+    found = _load_built(home, name)
+    if found is not None:
+        return _image(name, found)
+    # Loaded here because the base image, which most sandboxes start from, needs none of it.
+    from crucible.images import pulled
+
+    try:
+        image = pulled.find(home, name)
+    except BadReference:
+        image = None
+    if image is None:
+        raise ImageMissing(name, _names(home))
+    return image
 
 
 def verify_image(home: Path, name: str) -> Image:
     """Like `load_image`, but every byte is compared with the manifest."""
-    found = _load(home, name)
+    image = load_image(home, name)
     try:
-        bundle.verify(found)
+        bundle.verify(bundle.load(image.root.parent))
     except BundleDamaged as damage:
         raise ImageDamaged(name, str(damage)) from None
-    return _image(name, found)
+    return image
 
 
 def list_images(home: Path) -> tuple[Image, ...]:
-    """All images, by name. A damaged one raises ImageDamaged."""
-    return tuple(load_image(home, name) for name in _names(home))
+    """All images that a sandbox can start from, built ones first. A damaged one raises ImageDamaged."""
+    from crucible.images import pulled
+
+    built = tuple(load_image(home, name) for name in _names(home))
+    return (*built, *pulled.find_all(home))
 
 
 def remove_image(home: Path, name: str) -> None:
-    """Removes the image and its older versions. The caller sees to it that nothing uses it."""
+    """Removes a built image and its older versions. The caller sees to it that nothing uses it."""
     with held(lock_of(home, name), stage=name):
         if name not in _names(home):
             raise ImageMissing(name, _names(home))
@@ -66,7 +100,7 @@ def remove_older_versions(home: Path, name: str) -> int:
     """Removes all but the current version and tells the bytes freed. The caller knows what is in use."""
     freed = 0
     with held(lock_of(home, name), stage=name):
-        current = _load(home, name).path
+        current = load_image(home, name).root.parent
         for version in shelf_of(home, name).iterdir():
             if version.is_dir() and version != current:
                 freed += sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
@@ -86,21 +120,17 @@ def _names(home: Path) -> tuple[str, ...]:
     return tuple(sorted(pointer.parent.name for pointer in (home / "images").glob("*/current")))
 
 
-def _load(home: Path, name: str) -> Bundle:
+def _load_built(home: Path, name: str) -> Bundle | None:
     if not _NAME.fullmatch(name):
-        raise ImageMissing(name, _names(home))
+        return None
     try:
-        found = bundle.load_current(shelf_of(home, name))
+        return bundle.load_current(shelf_of(home, name))
     except BundleDamaged as damage:
         raise ImageDamaged(name, str(damage)) from None
-    if found is None:
-        raise ImageMissing(name, _names(home))
-    return found
 
 
 def _image(name: str, found: Bundle) -> Image:
     try:
-        pairs = (entry.partition("=") for entry in found.facts_listed("environment"))
         return Image(
             name=name,
             digest=found.digest,
@@ -109,8 +139,14 @@ def _image(name: str, found: Bundle) -> Image:
             packages=found.path / PACKAGES_FILE,
             user=found.fact("user"),
             workdir=found.fact("workdir"),
-            environment=tuple((key, value) for key, _, value in pairs),
+            environment=_pairs(found.facts_listed("environment")),
             recipe=found.fact("recipe"),
         )
     except BundleDamaged as damage:
         raise ImageDamaged(name, str(damage)) from None
+
+
+def _pairs(entries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """`NAME=VALUE` entries taken apart."""
+    split = (entry.partition("=") for entry in entries)
+    return tuple((key, value) for key, _, value in split)

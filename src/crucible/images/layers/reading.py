@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import queue
 import threading
 import zlib
@@ -12,6 +11,7 @@ from typing import IO, Protocol
 
 from crucible.errors import ImageBomb, LayerDamaged
 from crucible.images.layers.limits import Limits
+from crucible.images.oci.digests import hasher
 from crucible.images.oci.model import Compression, Layer
 
 _CHUNK = 1 << 18
@@ -26,7 +26,7 @@ class LayerStream:
         self.position = 0
         self._layer = layer
         self._pieces = pieces
-        self._hash = hashlib.sha256()
+        self._hash = hasher(layer.diff_id)
         self._piece = memoryview(b"")
 
     def take(self, count: int) -> bytes:
@@ -61,7 +61,7 @@ class LayerStream:
         self.position += len(self._piece)
         while self._advance():
             self.position += len(self._piece)
-        found = f"sha256:{self._hash.hexdigest()}"
+        found = f"{self._hash.name}:{self._hash.hexdigest()}"
         if found != self._layer.diff_id:
             raise LayerDamaged(
                 self._layer.digest, f"it unpacks to {found}, not to {self._layer.diff_id}"
@@ -222,7 +222,7 @@ def _tried(layer: Layer, decompressor: _Decompressor, data: bytes) -> bytes:
 
 def _verified_pieces(layer: Layer, blob: IO[bytes]) -> Iterator[bytes]:
     """The blob's own bytes; not one more than it should have, and with the digest that it was asked for by."""
-    digest = hashlib.sha256()
+    digest = hasher(layer.digest)
     left = layer.size
     while data := blob.read(_CHUNK):
         left -= len(data)
@@ -232,7 +232,7 @@ def _verified_pieces(layer: Layer, blob: IO[bytes]) -> Iterator[bytes]:
         yield data
     if left != 0:
         raise LayerDamaged(layer.digest, f"it does not have the {layer.size} bytes it should have")
-    found = f"sha256:{digest.hexdigest()}"
+    found = f"{digest.name}:{digest.hexdigest()}"
     if found != layer.digest:
         raise LayerDamaged(layer.digest, f"its content has the digest {found}")
 
