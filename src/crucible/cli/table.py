@@ -30,6 +30,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "figures",
                 "List the ports on which a sandbox listens, or reach them from here",
             ),
+            ("network", "network", "Show and change what a sandbox may reach"),
             ("open", "figures", "Show a web server of a sandbox in the browser"),
             ("prune", "lifecycle", "Remove every named sandbox that is not running"),
         ),

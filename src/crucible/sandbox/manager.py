@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -116,6 +116,19 @@ class Manager:
             await held.machine.resume()
             held.record = self.records.update(record.id, state="running")
             return held.record
+
+    async def change_network(
+        self, name: str, change: Callable[[SandboxSpec], SandboxSpec]
+    ) -> SandboxRecord:
+        """Gives a sandbox another policy, running or not. What is open and not allowed any more is cut."""
+        async with self.lock(name):
+            record = self.find(name)
+            record = self.records.change_spec(record.id, change(record.spec))
+            held = self.held.get(record.id)
+            if held is not None:
+                held.record = record
+                await held.doors.change_network(record.spec)
+            return record
 
     def find(self, name: str) -> SandboxRecord:
         """The record of a sandbox that may be changed here: not one of a `run` in another process."""
@@ -309,7 +322,7 @@ class Manager:
         )  # fmt: skip
         held = Held(
             record=record, machine=machine, backend=backend, image=image,
-            log=OutputLog(record.directory), doors=Doors(machine),
+            log=OutputLog(record.directory), doors=Doors(record.name, machine, record.directory),
         )  # fmt: skip
         if not record.is_temporary:
             held.log.mark_machine()

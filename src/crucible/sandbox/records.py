@@ -177,6 +177,9 @@ class Records:
             raise SandboxMissing(record_id)
         return self._record(row)
 
+    def change_spec(self, record_id: str, spec: SandboxSpec) -> SandboxRecord:
+        return self.update(record_id, spec=json.dumps(asdict(spec)))
+
     def delete(self, record_id: str) -> None:
         with self._writing():
             self._db.execute("DELETE FROM sandboxes WHERE id = ?", (record_id,))

@@ -79,6 +79,6 @@ async def _adopt(
         backend=backend,
         image=image,
         log=OutputLog(record.directory),
-        doors=Doors(machine),
+        doors=Doors(record.name, machine, record.directory),
         has_strangers=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.cli import specs
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,11 +36,52 @@ def logs(arguments: Arguments) -> int:
     from crucible.client.protocol import ERRORS, OUTPUT
 
     sinks = {OUTPUT: CallSink(sys.stdout.buffer.write), ERRORS: CallSink(sys.stderr.buffer.write)}
+    if arguments.flag("console") and arguments.flag("network"):
+        raise BadUsage("--console and --network are two logs", hint="Ask for one at a time")
+    if arguments.flag("network"):
+        return _network_log(arguments)
     fields = {"name": arguments.word("NAME"), "console": arguments.flag("console")}
     ask_owner("logs", fields, sinks=sinks)
     sys.stdout.buffer.flush()
     sys.stderr.buffer.flush()
     return 0
+
+
+def _network_log(arguments: Arguments) -> int:
+    import json
+
+    from crucible.cli import render
+    from crucible.cli.service import ask_owner
+    from crucible.client.flows import CallSink
+    from crucible.client.protocol import OUTPUT
+
+    found = bytearray()
+    request = {"name": arguments.word("NAME"), "network": True}
+    ask_owner("logs", request, sinks={OUTPUT: CallSink(found.extend)})
+    for line in found.decode(errors="replace").splitlines():
+        if arguments.flag("json"):
+            render.say(line)
+        else:
+            render.say(render.visible(_told(json.loads(line))))
+    return 0
+
+
+def _told(event: dict[str, Any]) -> str:
+    """One event as a line: when, what, where, and why or how much."""
+    from crucible.cli import render
+
+    host = event["name"] or event["address"]
+    words = [render.moment(event["time"]), f"{event['outcome']:7}", f"{host}:{event['port']}"]
+    if event["times"] > 1:
+        words.append(f"({event['times']} times)")
+    if event["outcome"] == "allowed":
+        up, down = render.size(event["bytes_up"]), render.size(event["bytes_down"])
+        words.append(f"by {event['rule']}, {up} out, {down} in, {event['duration_s']:.1f} s")
+    else:
+        words.append(event["reason"])
+    if event["hint"]:
+        words.append(f"| {event['hint']}")
+    return "  ".join(words)
 
 
 def ports(arguments: Arguments) -> int:
@@ -182,11 +223,16 @@ COMMANDS = (
         "logs",
         logs,
         operands=(_NAME,),
-        options=(Option("console", "what its kernel wrote to the console instead"),),
+        options=(
+            Option("console", "what its kernel wrote to the console instead"),
+            Option("network", "what its network decided instead: a line for each connection"),
+            Option("json", "with --network: the events as they are, a JSON object a line"),
+        ),
         notes="What commands wrote to standard output and errors goes to ours.",
         examples=(
             ("crucible logs box", "the output of its commands, watched or not"),
             ("crucible logs box --console", "why it did not boot"),
+            ("crucible logs box --network", "what it reached, and what it was denied and why"),
         ),
     ),
     Command(

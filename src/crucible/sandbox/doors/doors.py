@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.doors.notices import Notices
 from crucible.sandbox.spec import SandboxSpec
 
 if TYPE_CHECKING:
+    from crucible.sandbox.doors.egress import Egress
     from crucible.sandbox.doors.ports import Port
     from crucible.sandbox.doors.published import Published
 
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
 class Doors:
     """What is not asked for is not even loaded: most commands need no door."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, name: str, machine: Machine, directory: Path) -> None:
         self.notices = Notices()
+        self._name = name
         self._machine = machine
+        self._directory = directory
         self._published: Published | None = None
+        self._egress: Egress | None = None
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -33,8 +38,32 @@ class Doors:
 
             self._published = Published(self._machine)
             await self._published.open([parse_port(text) for text in spec.ports])
+        await self.change_network(spec)
+
+    async def change_network(self, spec: SandboxSpec) -> None:
+        """The policy of `spec` holds from now on, for connections that are open too."""
+        if spec.network == "off":
+            self._close_network()
+        elif self._egress is not None:
+            self._egress.change(spec)
+        else:
+            from crucible.sandbox.doors.egress import Egress
+
+            egress = Egress(self._name, self._machine, self._directory, self.notices)
+            await egress.open(spec)
+            self._egress = egress
+
+    def network_events(self) -> list[dict[str, Any]]:
+        """What the network decided since this was last asked."""
+        return [] if self._egress is None else self._egress.events.take()
 
     def close(self) -> None:
         """Cannot fail, and does not wait."""
         if self._published is not None:
             self._published.close()
+        self._close_network()
+
+    def _close_network(self) -> None:
+        if self._egress is not None:
+            self._egress.close()
+            self._egress = None

@@ -28,6 +28,7 @@ def write_audit(
     command: dict[str, Any],
     exit: Exit | None,
     stages: list[tuple[str, float]],
+    network: list[dict[str, Any]],
 ) -> None:
     """Without `exit` the command was cut short: its client, its sandbox or its holder went first."""
     records.write_audit(
@@ -44,6 +45,7 @@ def write_audit(
             "exit_status": None if exit is None else exit.status,
             "timed_out": exit is not None and exit.timed_out,
             "out_of_memory": exit is not None and exit.out_of_memory,
+            "network": network,
             "durations": {name: round(seconds, 6) for name, seconds in stages},
         },
     )

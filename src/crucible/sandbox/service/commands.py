@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crucible.errors import Refused
+from crucible.sandbox.doors.events import network_logs
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import CONSOLE_NAME, Manager
 from crucible.sandbox.output_log import OutputLog, StreamLog
@@ -117,6 +118,10 @@ class Commands:
 
     async def logs(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         record = self._manager.records.find(name_field(request))
+        if request.get("network"):
+            for path in network_logs(record.directory):
+                await client.data(Channel.OUTPUT, await asyncio.to_thread(path.read_bytes))
+            return {}
         if request.get("console"):
             await client.data(Channel.OUTPUT, await self._console(record.id, record.directory))
             return {}
@@ -195,7 +200,8 @@ class Commands:
         exit: Exit | None,
         stages: list[tuple[str, float]],
     ) -> None:
-        write_audit(self._manager.records, verb, held.record, command, exit, stages)
+        network = held.doors.network_events()
+        write_audit(self._manager.records, verb, held.record, command, exit, stages, network)
 
 
 def _facts(held: Held, running: Running) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _VERBS = {
     "commands": frozenset(("run", "exec", "attach", "execs", "logs")),
     "lifecycle": frozenset(
         (
-            "create", "start", "stop", "remove", "pause", "resume", "prune", "snapshot",
+            "create", "start", "stop", "remove", "pause", "resume", "prune", "network", "snapshot",
             "snapshot_remove", "snapshot_export", "snapshot_import", "restore", "fork",
         )
     ),

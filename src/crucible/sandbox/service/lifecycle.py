@@ -12,6 +12,7 @@ from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord, record_as_json
 from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import Conversation
+from crucible.sandbox.service.network import NetworkChange
 from crucible.sandbox.service.requests import field, name_field, optional, parse_spec
 from crucible.sandbox.snapshots import Snapshots
 
@@ -59,6 +60,12 @@ class Lifecycle:
         held = self._manager.held.get(record.id)
         if held is not None and held.has_strangers:
             await self._commands.take_over(held)
+        return _answer(record)
+
+    async def network(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
+        """Shows the policy of a sandbox's network, changed as asked."""
+        change = NetworkChange.parse(request)
+        record = await self._manager.change_network(name_field(request), change.apply)
         return _answer(record)
 
     async def prune(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:

@@ -1,0 +1,100 @@
+"""A sandbox's network: what it asks for goes to a gateway under its policy, and every decision to its log.
+
+The gateway is loaded at the first connection: most commands make none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crucible.errors import CrucibleError, SandboxError
+from crucible.sandbox.backend import Machine
+from crucible.sandbox.doors.events import NetworkLog
+from crucible.sandbox.doors.notices import Notices
+from crucible.sandbox.spec import SandboxSpec
+
+if TYPE_CHECKING:
+    from crucible.network.gateway import Gateway
+    from crucible.network.outlet import Ask, ByteStream, Outlet
+    from crucible.network.policy import Policy
+
+
+class Egress:
+    """Serves from `open` to `close`. `spec` may be replaced meanwhile: the new policy holds at once."""
+
+    def __init__(self, name: str, machine: Machine, directory: Path, notices: Notices) -> None:
+        self.events = NetworkLog(directory, notices)
+        self._name = name
+        self._machine = machine
+        self._notices = notices
+        self._spec: SandboxSpec | None = None
+        self._gateway: Gateway | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def open(self, spec: SandboxSpec) -> None:
+        """The sandbox can reach out when this returns. Raises BadSetting for rules that are none."""
+        self._spec = spec
+        if spec.allow or spec.deny:
+            _policy(spec)
+        outlet = await self._machine.outlet()
+        self._serving = asyncio.create_task(self._serve(outlet))
+
+    def change(self, spec: SandboxSpec) -> None:
+        self._spec = spec
+        if self._gateway is not None:
+            self._gateway.policy = _policy(spec)
+
+    def close(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+
+    async def _serve(self, outlet: Outlet) -> None:
+        try:
+            first = await outlet.next()
+            await self._pass_on(_Begun(outlet, first))
+        except SandboxError:
+            return  # the machine has ended, which others tell
+        except CrucibleError as error:
+            self._notices.tell(f"network: off, because {error.message}")
+        finally:
+            with contextlib.suppress(CrucibleError):
+                await outlet.close()
+
+    async def _pass_on(self, outlet: Outlet) -> None:
+        from crucible.network.gateway import Gateway
+
+        if self._spec is None:
+            raise AssertionError("a network is opened with its policy")
+        policy = await asyncio.to_thread(_policy, self._spec)
+        self._gateway = Gateway(outlet, policy, self.events, sandbox=self._name)
+        await self._gateway.run()
+
+
+class _Begun:
+    """An outlet whose first ask is known already."""
+
+    def __init__(self, outlet: Outlet, first: Ask) -> None:
+        self._outlet = outlet
+        self._first: Ask | None = first
+
+    async def next(self) -> Ask:
+        first, self._first = self._first, None
+        return first if first is not None else await self._outlet.next()
+
+    async def take(self, ask: Ask) -> ByteStream:
+        return await self._outlet.take(ask)
+
+    async def refuse(self, ask: Ask) -> None:
+        await self._outlet.refuse(ask)
+
+    async def close(self) -> None:
+        await self._outlet.close()
+
+
+def _policy(spec: SandboxSpec) -> Policy:
+    from crucible.network.policy import Policy
+
+    return Policy.parse(spec.network, spec.allow, spec.deny)
