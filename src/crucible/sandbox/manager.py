@@ -322,7 +322,9 @@ class Manager:
         )  # fmt: skip
         held = Held(
             record=record, machine=machine, backend=backend, image=image,
-            log=OutputLog(record.directory), doors=Doors(record.name, machine, record.directory),
+            log=OutputLog(record.directory),
+            doors=Doors("" if record.is_temporary else record.name, machine, record.directory),
+
         )  # fmt: skip
         if not record.is_temporary:
             held.log.mark_machine()

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Doors:
-    """What is not asked for is not even loaded: most commands need no door."""
+    """What is not asked for is not even loaded: most commands need no door.
+
+    `name` is what a person would call the sandbox by, "" for one that nobody can.
+    """
 
     def __init__(self, name: str, machine: Machine, directory: Path) -> None:
         self.notices = Notices()
