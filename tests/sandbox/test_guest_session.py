@@ -27,6 +27,7 @@ from crucible.errors import (
 )
 from crucible.sandbox.guest import process as process_module
 from crucible.sandbox.guest.session import GuestSession
+from crucible.sandbox.service import talk
 from crucible.sandbox.session import Channel, Command, ExecInfo, Identity, Session
 from crucible.wire import requests
 from crucible.wire.answers import (
@@ -241,6 +242,74 @@ def test_a_guest_that_misses_its_own_timeout_is_silent(monkeypatch: pytest.Monke
 
     with pytest.raises(GuestSilent):
         played(lambda session: session.run(Command(argv=[b"x"], timeout_s=0.01)), part)
+
+
+def test_a_paused_guest_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "BACKSTOP_S", 0.05)
+
+    async def scene() -> None:
+        async with meeting() as (guest, session):
+            starting = asyncio.create_task(session.start(Command(argv=[b"x"], timeout_s=0.05)))
+            stream = await guest.started()
+            process = await starting
+            session.stand_still()
+            reading = asyncio.create_task(process.read())
+            asking = asyncio.create_task(process.wait())
+            await asyncio.sleep(0.5)
+            assert not reading.done()
+            assert not asking.done()
+            guest.ended(stream, Ended(0, 7, False, 0, 0, 0))
+            session.go_on()
+            assert await reading is None
+            assert (await asking).status == 7
+
+    asyncio.run(scene())
+
+
+def test_a_guest_that_was_paused_has_the_rest_of_its_time_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process_module, "BACKSTOP_S", 0.05)
+
+    async def scene() -> None:
+        async with meeting() as (guest, session):
+            starting = asyncio.create_task(session.start(Command(argv=[b"x"], timeout_s=0.05)))
+            await guest.started()
+            process = await starting
+            waiting = asyncio.create_task(process.wait())
+            for _ in range(3):
+                session.stand_still()
+                session.stand_still()
+                await asyncio.sleep(0.2)
+                assert not waiting.done()
+                session.go_on()
+                session.go_on()
+            with pytest.raises(GuestSilent):
+                await waiting
+
+    asyncio.run(scene())
+
+
+def test_a_command_that_is_hung_up_on_while_paused_keeps_its_time_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(talk, "HANGUP_GRACE_S", 0.05)
+
+    async def scene() -> None:
+        async with meeting() as (guest, session):
+            starting = asyncio.create_task(session.start(Command(argv=[b"x"])))
+            await guest.started()
+            process = await starting
+            session.stand_still()
+            leaving = asyncio.create_task(talk.hang_up(process))
+            assert decode_note((await guest.expect(Kind.NOTE)).payload) == Signal(1)
+            await asyncio.sleep(0.3)
+            assert not leaving.done()
+            session.go_on()
+            await leaving
+            await guest.expect(Kind.FORGET)
+
+    asyncio.run(scene())
 
 
 def test_a_result_held_up_by_our_own_reader_is_not_silence(

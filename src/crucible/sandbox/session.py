@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, Protocol
@@ -146,6 +147,10 @@ class Process(Protocol):
     async def resize(self, rows: int, columns: int) -> None: ...
     async def wait(self) -> Exit:
         """How it ended. All output must be read (or `discard`ed) for this to come about."""
+        ...
+
+    def within(self, seconds: float) -> AbstractAsyncContextManager[None]:
+        """A deadline in the sandbox's time: it stands still while the sandbox does. Raises TimeoutError."""
         ...
 
     async def forget(self) -> None:

@@ -96,9 +96,11 @@ class QemuMachine:
 
     async def pause(self) -> None:
         await self._vmm.monitor.execute("stop")
+        self.guest.stand_still()
 
     async def resume(self) -> None:
         await self._vmm.monitor.execute("cont")
+        self.guest.go_on()
 
     async def console(self) -> bytes:
         self._console = (self._console + await self._vmm.console())[-65536:]
@@ -133,7 +135,7 @@ class QemuMachine:
         await self._freeze()
         try:
             try:
-                await self._vmm.monitor.execute("stop")
+                await self.pause()
                 await self._push_layer(len(frozen))
                 await self._vmm.save(stream, with_memory=True)
             except BaseException:
@@ -141,7 +143,7 @@ class QemuMachine:
                 await drop_unused_layers(self._vmm, self._plan.directory)
                 raise
             finally:
-                await self._vmm.monitor.execute("cont")
+                await self.resume()
         finally:
             await self.guest.thaw()
         return frozen
@@ -266,6 +268,7 @@ async def meet_again(
             await guest.thaw()
         if is_paused:
             await vmm.monitor.execute("stop")
+            guest.stand_still()
 
     guest = await meet(plan, vmm, deadline_s=deadline_s, is_fresh=False)
     await use_or_close(guest, settle())

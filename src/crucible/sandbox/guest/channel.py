@@ -11,6 +11,7 @@ from typing import Final
 from crucible.errors import GuestGone, GuestSilent, ProtocolBroken, Refused, SandboxError
 from crucible.sandbox.guest.exchange import Exchange
 from crucible.sandbox.guest.link import Link
+from crucible.sandbox.guest.patience import Patience
 from crucible.sandbox.guest.stream import AnswerT, Stream
 from crucible.wire.decoder import Decoder
 from crucible.wire.frames import MAX_STREAM, NONCE_BYTES, Frame, Kind, encode
@@ -35,6 +36,7 @@ class GuestChannel:
         self.name = name
         self.failure: SandboxError | None = None
         self.exchange: Exchange | None = None
+        self.patience = Patience()
         self.hello: Hello
         self._nonce = nonce
         self._why_gone = why_gone
@@ -118,7 +120,7 @@ class GuestChannel:
         if self._asking is not None:
             await asyncio.shield(self._asking)
         try:
-            async with asyncio.timeout(SMALL_S):
+            async with self.patience.within(SMALL_S):
                 await self._link.writable()
         except TimeoutError:
             raise GuestSilent(self.name, SMALL_S) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from crucible.errors import GuestSilent, ProtocolBroken
@@ -21,7 +21,10 @@ MAX_TIMEOUT_MS: Final = 2**32 - 1
 
 
 class GuestProcess:
-    """A Process. With a timeout, a guest that is BACKSTOP_S late with the end is GuestSilent."""
+    """A Process. With a timeout, a guest that is BACKSTOP_S late with the end is GuestSilent.
+
+    All of that is in the guest's time, which stands still while it is paused.
+    """
 
     def __init__(
         self, stream: Stream, *, pid: int, input_offset: int = 0, timeout_s: float | None = None
@@ -32,7 +35,7 @@ class GuestProcess:
         self._stream = stream
         self._last_s: float | None = None
         if timeout_s is not None:
-            self._last_s = asyncio.get_running_loop().time() + timeout_s + BACKSTOP_S
+            self._last_s = stream.patience.now() + timeout_s + BACKSTOP_S
 
     @classmethod
     async def start(cls, channel: GuestChannel, command: Command) -> GuestProcess:
@@ -100,13 +103,16 @@ class GuestProcess:
                 if self._stream.frames_seen == seen and not self._stream.has_unread:
                     raise
 
+    def within(self, seconds: float) -> AbstractAsyncContextManager[None]:
+        return self._stream.patience.within(seconds)
+
     async def forget(self) -> None:
         self._stream.close()
 
     def _patience_s(self) -> float | None:
         if self._last_s is None:
             return None
-        return max(self._last_s - asyncio.get_running_loop().time(), BACKSTOP_S)
+        return max(self._last_s - self._stream.patience.now(), BACKSTOP_S)
 
 
 def _request(command: Command) -> Exec:

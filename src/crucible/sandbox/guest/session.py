@@ -152,6 +152,13 @@ class GuestSession:
         flags = CONFINE_READ_ONLY * read_only | CONFINE_NO_POWERS * no_powers
         await self.channel.ask(Confine(flags), Done)
 
+    def stand_still(self) -> None:
+        """The machine was paused: nothing that is waited for can come, and no deadline runs."""
+        self.channel.patience.stand_still()
+
+    def go_on(self) -> None:
+        self.channel.patience.go_on()
+
     async def freeze(self) -> None:
         await self.channel.ask(Plain(Verb.FREEZE), Done, DISK_S)
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 from crucible.errors import GuestSilent, ProtocolBroken, Refused, SandboxError
 from crucible.sandbox.guest.exchange import WORTHWHILE_BYTES, Exchange
 from crucible.sandbox.guest.inbound import Inbound, Piece
+from crucible.sandbox.guest.patience import Patience
 from crucible.sandbox.guest.refusals import refusal
 from crucible.wire.answers import Answer, Fail, decode_answer, decode_fail
 from crucible.wire.frames import MAX_PAYLOAD, TAKE_WINDOW_BYTES, WINDOW_BYTES, Frame, Kind, encode
@@ -52,6 +53,7 @@ class Carrier(Protocol):
     name: str
     failure: SandboxError | None
     exchange: Exchange | None
+    patience: Patience
 
     async def writable(self) -> None: ...
     def send(self, frame: bytes) -> None: ...
@@ -96,6 +98,10 @@ class Stream:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def patience(self) -> Patience:
+        return self._carrier.patience
 
     @property
     def has_unread(self) -> bool:
@@ -283,7 +289,7 @@ class Stream:
 
     async def _writable(self, seconds: float | None) -> None:
         try:
-            async with asyncio.timeout(seconds):
+            async with self.patience.within(seconds):
                 await self._carrier.writable()
         except TimeoutError:
             raise GuestSilent(self._carrier.name, seconds or 0) from None
@@ -292,7 +298,7 @@ class Stream:
         if is_ready():
             return
         try:
-            async with asyncio.timeout(seconds):
+            async with self.patience.within(seconds):
                 while not is_ready():
                     await self._woken()
         except TimeoutError:

@@ -67,7 +67,7 @@ async def hang_up(process: Process) -> None:
     """What a command gets when its client left: a hangup, some time, the end."""
     with contextlib.suppress(CrucibleError, TimeoutError):
         await process.signal(_SIGHUP)
-        async with asyncio.timeout(HANGUP_GRACE_S):
+        async with process.within(HANGUP_GRACE_S):
             await process.discard()
             await process.wait()
     with contextlib.suppress(CrucibleError):
