@@ -335,6 +335,7 @@ def test_a_command_goes_on_where_its_output_stopped_when_the_owner_dies(tmp_path
             "stream": 3,
             "output": 4,
             "errors": 4,
+            "waits": True,
         }
         peer.start(output=4, errors=4, input=0)
         peer.output(b"two")

@@ -124,6 +124,29 @@ def test_an_owner_that_does_not_start_is_told_with_its_last_words(
     assert "owner.log" in caught.value.hint
 
 
+def test_an_owner_that_is_killed_while_it_starts_is_started_again(home: Path) -> None:
+    dies_once = f"""
+import os, pathlib, signal
+first = pathlib.Path(os.environ["CRUCIBLE_HOME"], "first")
+if not first.exists():
+    first.touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+{_OWNER}"""
+    answer = ask(
+        Owner(home, (sys.executable, "-c", dies_once)).connect, {"verb": "ping"}, progress=Unseen()
+    )
+    assert answer["pid"] != os.getpid()
+    assert (home / "first").exists()
+
+
+def test_an_owner_that_is_killed_whenever_it_starts_is_given_up(home: Path) -> None:
+    program = "import os; open('starts', 'a').write('x'); os.kill(os.getpid(), 9)"
+    program = f"import os; os.chdir(os.environ['CRUCIBLE_HOME']); {program}"
+    with pytest.raises(OwnerUnreachable):
+        Owner(home, (sys.executable, "-c", program)).connect()
+    assert len((home / "starts").read_text()) <= connection.MOST_STARTS
+
+
 def test_an_owner_that_says_why_it_cannot_begin_is_quoted_in_full(home: Path) -> None:
     """And at once: nobody else will come who could."""
     fields = {"code": "state-too-new", "message": "It is newer", "hint": "Wait", "exit_status": 125}

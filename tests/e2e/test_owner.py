@@ -142,6 +142,44 @@ def test_a_paused_sandbox_is_taken_over_as_paused(crucible: CommandLine) -> None
     crucible.ok("rm", "--force", name)
 
 
+def pause_and_bereave(crucible: CommandLine, name: str) -> subprocess.Popen[bytes]:
+    """A client whose sandbox is paused and whose owner is killed, twice; nobody but the client starts another."""
+    watcher = crucible.start("exec", name, "python3", "-c", COUNT % 300, stdout=subprocess.PIPE)
+    assert watcher.stdout is not None
+    assert os.read(watcher.stdout.fileno(), 2) == b"0\n"
+    crucible.ok("pause", name)
+    for _ in range(2):
+        kill_owner(crucible.home)
+        while (connection := Owner(crucible.home).connect_if_running()) is None:
+            assert watcher.poll() is None
+            time.sleep(0.02)
+        connection.close()
+    return watcher
+
+
+def test_a_client_of_a_paused_sandbox_outlives_the_owner_and_goes_on_with_it(
+    crucible: CommandLine,
+) -> None:
+    name = fork(crucible)
+    watcher = pause_and_bereave(crucible, name)
+    assert facts(crucible, name)["state"] == "paused"
+    crucible.ok("resume", name)
+    output, _ = watcher.communicate(timeout=60)
+    assert numbers(b"0\n" + output) == list(range(300))
+    assert watcher.returncode == 0
+    crucible.ok("rm", "--force", name)
+
+
+def test_a_client_that_waits_for_a_paused_sandbox_is_told_when_that_goes(
+    crucible: CommandLine,
+) -> None:
+    name = fork(crucible)
+    watcher = pause_and_bereave(crucible, name)
+    crucible.ok("rm", "--force", name)
+    watcher.communicate(timeout=60)
+    assert watcher.returncode == 126
+
+
 def test_a_machine_that_died_meanwhile_is_stopped_with_a_note(crucible: CommandLine) -> None:
     name = fork(crucible)
     pid = facts(crucible, name)["pid"]

@@ -326,6 +326,7 @@ class _Joined:
             "stream": started.stream,
             "output": started.output + self._output.written,
             "errors": started.errors + self._errors.written,
+            "waits": True,
         }
         self._exchange = self._open(request, resumed=outbound)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LOG_NAME = "owner.log"
 START_DEADLINE_S = 30.0
 LOSER_GRACE_S = 5.0
+MOST_STARTS = 3
 RETRY_S = 0.02
 LOG_TAIL_BYTES = 2000
 LARGEST_LOG_BYTES = 1 << 20
@@ -59,29 +60,39 @@ class Owner:
         return connection
 
     def _start_and_connect(self) -> socket.socket:
+        for _ in range(MOST_STARTS):
+            connection = self._start_and_wait()
+            if connection is not None:
+                return connection
+        raise self._unreachable()
+
+    def _start_and_wait(self) -> socket.socket | None:
+        """None if the owner that was started was killed before it listened: then nobody else will come."""
         process = self._start()
+        deadline = time.monotonic() + START_DEADLINE_S
+        is_gone = False
         try:
-            return self._wait_for(process)
+            while time.monotonic() < deadline:
+                connection = self.connect_if_running()
+                if connection is not None:
+                    return connection
+                if not is_gone and (status := process.poll()) is not None:
+                    if status < 0:
+                        return None
+                    _raise_what_it_told(process)
+                    # Another may have won the race and still be on its way to its socket.
+                    is_gone = True
+                    deadline = min(deadline, time.monotonic() + LOSER_GRACE_S)
+                time.sleep(RETRY_S)
+            raise self._unreachable()
         finally:
             # It lives on after us, and is init's to wait for.
             process.returncode = 0
             if process.stdout is not None:
                 process.stdout.close()
 
-    def _wait_for(self, process: subprocess.Popen[bytes]) -> socket.socket:
-        deadline = time.monotonic() + START_DEADLINE_S
-        is_gone = False
-        while time.monotonic() < deadline:
-            connection = self.connect_if_running()
-            if connection is not None:
-                return connection
-            if not is_gone and process.poll() is not None:
-                _raise_what_it_told(process)
-                # Another may have won the race and still be on its way to its socket.
-                is_gone = True
-                deadline = min(deadline, time.monotonic() + LOSER_GRACE_S)
-            time.sleep(RETRY_S)
-        raise OwnerUnreachable(
+    def _unreachable(self) -> OwnerUnreachable:
+        return OwnerUnreachable(
             f"The program that holds the sandboxes did not start{self._last_words()}",
             hint=f"Read {self._home / LOG_NAME}, and run `crucible doctor`",
         )

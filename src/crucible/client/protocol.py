@@ -20,7 +20,8 @@ command with it. A `run` or `create` with an upload sends the tar on channel 0 f
 acknowledgements come before `started`, where the count of that channel begins anew for the command's input.
 
 Whoever sends D stays within WINDOW bytes of what W has acknowledged. Bytes that a client has acknowledged are
-never sent again; all others are, if it comes back with verb `attach` after the owner has died. The answer's
+never sent again; all others are, if it comes back with verb `attach` after the owner has died (with `waits`, so
+that it waits for a sandbox that was paused meanwhile, instead of being refused). The answer's
 `started` then says where the channels go on: `output` and `errors` as asked for, `input` how much has been taken.
 """
 

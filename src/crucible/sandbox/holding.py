@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crucible.images.catalog import Image
 from crucible.sandbox import processes
@@ -16,7 +16,10 @@ from crucible.sandbox.records import SandboxRecord
 
 @dataclass(slots=True, kw_only=True)
 class Held:
-    """`has_strangers`: commands run in it that this process did not start and has not taken up yet."""
+    """`has_strangers`: commands run in it that this process did not start and has not taken up yet.
+
+    `awake` is clear while it is paused; who waits for it looks again when it is set.
+    """
 
     record: SandboxRecord
     machine: Machine
@@ -26,6 +29,7 @@ class Held:
     doors: Doors
     has_strangers: bool = False
     watcher: asyncio.Task[None] | None = None
+    awake: asyncio.Event = field(default_factory=lambda: _set(asyncio.Event()))
 
     async def furnish(self) -> None:
         """Opens its doors and closes what its specification closes, once all that it is given is in it."""
@@ -50,3 +54,8 @@ def holder() -> dict[str, object]:
     """This process, as a record names it."""
     pid = os.getpid()
     return {"holder_pid": pid, "holder_started": processes.start_mark(pid) or ""}
+
+
+def _set(event: asyncio.Event) -> asyncio.Event:
+    event.set()
+    return event

@@ -104,6 +104,7 @@ class Manager:
         async with self.lock(name):
             held = self.running(name)
             await held.machine.pause()
+            held.awake.clear()
             held.record = self.records.update(held.record.id, state="paused")
             return held.record
 
@@ -154,6 +155,12 @@ class Manager:
             )
         verb = "resume" if record.state == "paused" else "start"
         raise WrongState(name, record.state, "running", hint=f"Try `crucible {verb} {name}` first")
+
+    async def awake(self, name: str) -> Held:
+        """The sandbox, once it can be used: one that is paused is waited for."""
+        while (held := self.held.get(self.records.find(name).id)) and not held.awake.is_set():
+            await held.awake.wait()
+        return self.running(name)
 
     def lock(self, name: str) -> asyncio.Lock:
         """Whoever changes a sandbox's state holds this. It exists as long as somebody holds or wants it."""
@@ -335,6 +342,7 @@ class Manager:
         """Its commands may still write to its log; whoever calls this closes that."""
         held.doors.close()
         self.held.pop(held.record.id, None)
+        held.awake.set()
         if held.watcher is not None:
             held.watcher.cancel()
 
@@ -360,6 +368,7 @@ class Manager:
             with contextlib.suppress(SandboxError, OSError):
                 (held.record.directory / CONSOLE_NAME).write_bytes(await held.machine.console())
             del self.held[held.record.id]
+            held.awake.set()
             try:
                 await self._end(held)
             finally:

@@ -53,6 +53,8 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
             return
         raise
     manager.hold(held)
+    if record.state == "paused":
+        held.awake.clear()
     await _open_doors(manager, held)
     if record.state == "stopping":
         await manager.finish_stop(held, grace_s=_STOP_GRACE_S)

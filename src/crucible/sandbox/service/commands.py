@@ -83,8 +83,17 @@ class Commands:
         return await self._watch(held, running, kept, client, _facts(held, running))
 
     async def attach(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        """A client comes back for a command, after the holder of both had died or it had left it."""
-        held = self._manager.running(name_field(request))
+        """A client comes back for a command, after the holder of both had died or it had left it.
+
+        One that `waits` was there when the holder died: if the sandbox is paused, it goes on when that does.
+        """
+        name = name_field(request)
+        waits = request.get("waits") is True
+        held = (
+            await client.while_there(self._manager.awake(name))
+            if waits
+            else self._manager.running(name)
+        )
         stream = field(request, "stream", int)
         starts = {
             Channel.OUTPUT: whole(request.get("output"), "output", 0, _LARGEST_OFFSET),
@@ -142,6 +151,14 @@ class Commands:
             self._unwatched[held.record.id, info.stream] = Unwatched(
                 held, info, kept, ended=self._ended, patience_s=CLAIM_S if had_client else 0.0
             )
+
+    async def wake(self, held: Held) -> None:
+        """After a pause: who waits for its commands finds them."""
+        try:
+            if held.has_strangers:
+                await self.take_over(held)
+        finally:
+            held.awake.set()
 
     async def close(self) -> None:
         await asyncio.gather(*(unwatched.close() for unwatched in self._unwatched.values()))

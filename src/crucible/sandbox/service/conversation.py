@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
@@ -16,6 +16,7 @@ from crucible.errors import CrucibleError
 _MOST_UNTAKEN = protocol.WINDOW + protocol.MAX_PAYLOAD
 _MOST_WAITING = 1024
 
+T = TypeVar("T")
 Taken = Callable[[int, int], None]
 
 
@@ -124,6 +125,20 @@ class Conversation:
 
     async def succeed(self, facts: dict[str, Any]) -> None:
         await self._write(protocol.json_frame({"ok": facts}))
+
+    async def while_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Work whose result only this client wants: without the client it is given up."""
+        working = asyncio.create_task(work)
+        leaving = asyncio.create_task(self.gone())
+        try:
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise ClientGone("The client has gone")
+        finally:
+            leaving.cancel()
+            working.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
 
     async def fail(self, error: CrucibleError) -> None:
         with contextlib.suppress(ClientGone):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import traceback
 from collections.abc import Callable, Coroutine
@@ -111,7 +110,7 @@ class Service:
         await client.accept()
         progress.listen(client)
         work = verb(request, client)
-        await client.succeed(await (_while_there(client, work) if name in _FOR_CLIENT else work))
+        await client.succeed(await (client.while_there(work) if name in _FOR_CLIENT else work))
 
     async def close(self) -> None:
         await self.commands.close()
@@ -122,20 +121,3 @@ async def refuse(sock: socket.socket, error: CrucibleError) -> None:
     client = await Conversation.over(sock)
     await client.fail(error)
     await client.close()
-
-
-async def _while_there(
-    client: Conversation, work: Coroutine[Any, Any, dict[str, Any]]
-) -> dict[str, Any]:
-    """Work whose result only its client wants: without the client it is given up."""
-    working = asyncio.create_task(work)
-    leaving = asyncio.create_task(client.gone())
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise ClientGone("The client has gone")
-    finally:
-        leaving.cancel()
-        working.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)

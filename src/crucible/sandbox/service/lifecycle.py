@@ -58,8 +58,8 @@ class Lifecycle:
     async def resume(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         record = await self._manager.resume(name_field(request))
         held = self._manager.held.get(record.id)
-        if held is not None and held.has_strangers:
-            await self._commands.take_over(held)
+        if held is not None:
+            await self._commands.wake(held)
         return _answer(record)
 
     async def network(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
