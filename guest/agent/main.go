@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"crucible.dev/agent/boot"
@@ -13,6 +14,7 @@ import (
 	"crucible.dev/agent/channel"
 	"crucible.dev/agent/command"
 	"crucible.dev/agent/identity"
+	"crucible.dev/agent/linux"
 	"crucible.dev/agent/network"
 	"crucible.dev/agent/service"
 	"crucible.dev/agent/system"
@@ -40,6 +42,7 @@ func main() {
 	}
 	runtime.GOMAXPROCS(threadsOfGo)
 	debug.SetMemoryLimit(memoryLimit)
+	linux.LeaveSignal(syscall.SIGCHLD) // children are waited for by their pidfd: the signal would only be taken and dropped
 	fatal(run())
 }
 

@@ -339,9 +339,9 @@ def test_a_later_start_is_done_or_undone_and_keeps_the_disk(
 def test_a_run_that_dies_leaves_nothing_after_the_next_one(mortals: Mortals) -> None:
     mortals.end()
     (mortals.home / STEPS_FILE).write_bytes(b"")
-    mortals.run("", "true")
+    mortals.run("", "--image", "base", "true")
     for step in each(mortals.taken()):
-        mortals.run(step, "true")
+        mortals.run(step, "--image", "base", "true")
         mortals.owner()
         mortals.ask("ping")
         check(mortals, step)

@@ -19,6 +19,10 @@ from tests.vm.conftest import Open, shell
 
 from crucible.backends.qemu import jail, memory
 from crucible.backends.qemu.disks import find_chain
+from crucible.backends.qemu.limits import GROUP_PREFIX, LimitsGroup
+from crucible.backends.qemu.qmp import Monitor
+from crucible.backends.qemu.vmm import identify
+from crucible.errors import BootFailed
 from crucible.sandbox.manager import Held, Manager
 from crucible.sandbox.spec import SandboxSpec
 
@@ -202,6 +206,35 @@ def test_a_machine_at_work_leaves_template_and_image_as_they_were(
     assert digests(shared) == before
 
 
+def test_a_machine_that_cannot_be_limited_never_runs(
+    manager: Manager, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its VMM is put into its limits group while it starts; the guest does not begin before that is done."""
+    before = manager.records.sandboxes()
+    begun: list[str] = []
+    execute = Monitor.execute
+
+    def refuse(self: LimitsGroup, *pids: int) -> None:
+        raise PermissionError(1, "not today")
+
+    async def watched(self: Monitor, command: str, *rest: Any, **fields: Any) -> Any:
+        begun.append(command)
+        return await execute(self, command, *rest, **fields)
+
+    monkeypatch.setattr(LimitsGroup, "admit", refuse)
+    monkeypatch.setattr(Monitor, "execute", watched)
+
+    async def scene() -> None:
+        async with manager.open(SandboxSpec()):
+            pass
+
+    with pytest.raises(BootFailed, match="under its limits"):
+        run(scene())
+    assert begun
+    assert "cont" not in begun
+    assert manager.records.sandboxes() == before
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a VMM stood: its cage, and copies of all descriptors it was given."""
@@ -237,11 +270,18 @@ def break_out(place: Place, program: str, *words: str, tmp_path: Path) -> Any:
     report = tmp_path / "report"
     errors = os.open(report, os.O_RDWR | os.O_CREAT, 0o600)
     info_read, info_write = os.pipe()
-    argv = [ATTACKER, "-I", "-c", "import sys, json, os\n" + program, *words]
+    groups = place.cage.group.directories
+    ready = (
+        "import sys, json, os, time\n"
+        f"while open('/proc/self/cgroup').read().count('{GROUP_PREFIX}') < {len(groups)}:\n"
+        "    time.sleep(0.01)\n"
+    )
+    argv = [ATTACKER, "-I", "-c", ready + program, *words]
     try:
         child = jail.spawn(
             place.cage, argv, descriptors=place.descriptors, errors=errors, info=info_write
         )
+        place.cage.group.admit(child.pid, identify(child.pid, info_read).pid)
         child.wait(60)
     finally:
         for descriptor in (errors, info_read, info_write):

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -20,7 +21,8 @@ const (
 	pidsLeast    = 256
 	pidsMost     = 4096
 
-	quietDelay = 100 * time.Millisecond
+	// Longer than a short command takes on an emulated processor, the first one in a fresh machine included.
+	quietDelay = 500 * time.Millisecond
 )
 
 // User is the group that holds everything the user runs.
@@ -31,6 +33,8 @@ type User struct {
 	serial uint64
 	spare  *Group
 	stale  []string // directories of groups whose last process has not ended yet
+
+	isFrozen atomic.Bool
 }
 
 // NewUser fences the user's world so that no fork bomb or memory hog can starve the agent.
@@ -146,8 +150,13 @@ func (u *User) removeLater(path string) {
 	u.mutex.Unlock()
 }
 
-// Freeze stops every process of the user and waits until all have stopped.
+// Freeze stops every process of the user and waits until all have stopped. Where there is none, as in
+// a template, nothing is done that each copy would have to undo. The caller lets none begin meanwhile.
 func (u *User) Freeze() error {
+	if number(user+"/cgroup.events", "populated") == 0 {
+		return nil
+	}
+	u.isFrozen.Store(true)
 	if err := put(user+"/cgroup.freeze", "1"); err != nil {
 		return err
 	}
@@ -162,7 +171,16 @@ func (u *User) Freeze() error {
 	}
 }
 
-func (u *User) Thaw() error { return put(user+"/cgroup.freeze", "0") }
+func (u *User) Thaw() error {
+	if !u.isFrozen.Load() {
+		return nil
+	}
+	if err := put(user+"/cgroup.freeze", "0"); err != nil {
+		return err
+	}
+	u.isFrozen.Store(false)
+	return nil
+}
 
 // Kill ends every process of the user at once.
 func (u *User) Kill() error { return put(user+"/cgroup.kill", "1") }

@@ -148,6 +148,12 @@ func IgnoreEverySignal() {
 	}
 }
 
+// LeaveSignal gives a signal its default meaning, around Go's own handler.
+func LeaveSignal(signal syscall.Signal) {
+	action := [4]uintptr{0} // SIG_DFL
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}
+
 // SleepForever blocks without a timer, so that the process never wakes.
 func SleepForever() {
 	for {

@@ -12,6 +12,7 @@ from crucible.errors import EXIT_FAILED, CrucibleError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
     from crucible.cli.grammar import Command
 
@@ -23,8 +24,9 @@ def main(words: list[str] | None = None) -> int:
     """Imports as little as it can: how fast this is belongs to what is promised."""
     # Loading modules makes objects that all stay: looking for garbage among them is wasted time.
     gc.set_threshold(_GARBAGE_THRESHOLD)
-    given = list(sys.argv[1:]) if words is None else words
-    return guarded(lambda: _dispatch(given))
+    if words is not None:
+        return guarded(lambda: _dispatch(words))
+    return _leave(guarded(lambda: _dispatch(sys.argv[1:])))
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -82,6 +84,17 @@ def find_command(name: str) -> Command:
         if command.name == name:
             return command  # type: ignore[no-any-return]
     raise LookupError(name)
+
+
+def _leave(status: int) -> NoReturn:
+    """Ends the process without taking the interpreter apart, for which nobody should wait."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            try:
+                stream.flush()
+            except OSError:
+                status = status or EXIT_FAILED
+    os._exit(status)
 
 
 def _help(words: list[str]) -> int:

@@ -38,7 +38,7 @@ _DISK_SLACK = 64 << 20
 # What most commands need is read once, so that it is in every copy's memory. An image without these
 # programs is merely a little slower.
 _WARM_UPS: tuple[tuple[bytes, ...], ...] = (
-    (b"/bin/sh", b"-c", b"true"),
+    (b"sh", b"-c", b"env true; ls; cat /dev/null"),
     (b"python3", b"-c", b"import json, subprocess"),
 )
 
@@ -66,6 +66,7 @@ class Foundry:
             vmm = self._launch(plan, chain, descriptor, start="boot", shares_memory=True)
         finally:
             os.close(descriptor)
+        await self._switch_on(vmm)
         return await self._welcome(plan, vmm, started=started, deadline_s=deadline_s)
 
     async def restore(self, plan: BootPlan, source: SavedMachine) -> QemuMachine:
@@ -97,13 +98,14 @@ class Foundry:
         descriptor = memory.create(plan.memory_mib << 20)
         try:
             vmm = self._launch(plan, chain, descriptor, start="boot", shares_memory=True)
+            await self._switch_on(vmm)
             machine = await self._welcome(
                 plan, vmm, started=time.perf_counter(), deadline_s=BOOT_DEADLINE_S
             )
             try:
                 for argv in _WARM_UPS:
                     with contextlib.suppress(GuestRefused):
-                        await machine.run(Command(argv=argv, timeout_s=30))
+                        await machine.run(_as_users_do(argv, plan))
                 await machine.guest.freeze()
                 await vmm.monitor.execute("stop")
                 await vmm.save(plan.directory / saved.STATE_FILE, with_memory=False)
@@ -210,6 +212,13 @@ class Foundry:
             order, sandbox_id=plan.sandbox_id, program=self.host.program, memory=descriptor
         )
 
+    async def _switch_on(self, vmm: Vmm) -> None:
+        try:
+            await vmm.switch_on()
+        except BaseException:
+            await vmm.kill()
+            raise
+
     async def _welcome(
         self, plan: BootPlan, vmm: Vmm, *, started: float, deadline_s: float
     ) -> QemuMachine:
@@ -227,3 +236,9 @@ class Foundry:
         machine.add_stage("restore", met - started)
         machine.add_stage("agent", time.perf_counter() - met)
         return machine
+
+
+def _as_users_do(argv: tuple[bytes, ...], plan: BootPlan) -> Command:
+    return Command(
+        argv=argv, user=plan.image.user, workdir=plan.image.workdir.encode(), timeout_s=30
+    )

@@ -43,14 +43,11 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Starts argv in the cage. Only `descriptors` survive in it, under their own numbers.
 
-    `info` receives bubblewrap's report, which names the pid of the caged process.
+    `info` receives bubblewrap's report, which names the pid of the caged process. Its limits group is not entered yet.
     """
-    entries = cage.group.open_entries()
     gid = _kvm_group() if cage.needs_kvm else cage.host_uid
 
     def enter() -> None:
-        for entry in entries:
-            os.write(entry, b"0")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_OPEN_FILES, _MAX_OPEN_FILES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (cage.max_file_bytes, cage.max_file_bytes))
@@ -78,9 +75,6 @@ def spawn(
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise BootFailed(f"The machine could not be started: {error}") from error
-    finally:
-        for entry in entries:
-            os.close(entry)
 
 
 def _wrapper(cage: Cage, info: int) -> list[str]:

@@ -29,12 +29,13 @@ class LimitsGroup:
 
     directories: tuple[Path, ...]
 
-    def open_entries(self) -> list[int]:
-        """Descriptors to which a child writes `0` to enter, before it gives up its privileges."""
-        return [
-            os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-            for directory in self.directories
-        ]
+    def admit(self, *pids: int) -> None:
+        """Puts processes into the group. Slow: the kernel first waits until no process is just forking."""
+        for directory in self.directories:
+            for pid in pids:
+                # One that has ended meanwhile needs no limits.
+                with contextlib.suppress(ProcessLookupError):
+                    (directory / "cgroup.procs").write_text(str(pid))
 
     def oom_kills(self) -> int:
         for directory in self.directories:

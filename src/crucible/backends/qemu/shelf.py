@@ -23,8 +23,9 @@ class ShelvedMemory:
     def __init__(self, source: SavedMachine) -> None:
         size = source.memory_mib << 20
         self.descriptor = memory.create(size)
-        self._filling = asyncio.create_task(
-            asyncio.to_thread(_fill, self.descriptor, source.memory, size)
+        # Not `to_thread`, which begins only when its caller waits for something.
+        self._filling = asyncio.get_running_loop().run_in_executor(
+            None, _fill, self.descriptor, source.memory, size
         )
 
     async def wait(self) -> None:
@@ -38,7 +39,7 @@ class ShelvedMemory:
         """While it is filled its number must not come to mean another file."""
         self._filling.add_done_callback(self._closed)
 
-    def _closed(self, filling: asyncio.Task[None]) -> None:
+    def _closed(self, filling: asyncio.Future[None]) -> None:
         os.close(self.descriptor)
         if not filling.cancelled():
             filling.exception()

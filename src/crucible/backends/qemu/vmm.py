@@ -49,10 +49,18 @@ class Launch:
 class Vmm:
     """A running QEMU and the line to its monitor."""
 
-    def __init__(self, *, sandbox_id: str, directory: Path, handle: MachineHandle) -> None:
+    def __init__(
+        self,
+        *,
+        sandbox_id: str,
+        directory: Path,
+        handle: MachineHandle,
+        caged: asyncio.Future[None] | None = None,
+    ) -> None:
         self._sandbox_id = sandbox_id
         self._directory = directory
         self.handle = handle
+        self._caged = caged
         self.monitor = Monitor(connect_socket(directory, MONITOR_SOCKET))
         # Joined before the machine runs: a port that opens later tells the guest that its host left.
         self.agent = connect_socket(directory, AGENT_SOCKET)
@@ -67,12 +75,18 @@ class Vmm:
         else:
             loop.add_reader(self._pidfd, self._process_ended)
 
+    async def switch_on(self) -> None:
+        """Lets a machine that was started to be booted run."""
+        await self._wait_for_limits()
+        await self.monitor.execute("cont")
+
     async def restore(self, state: Path) -> None:
         """Loads the device state of a saved machine over the memory it was started with."""
         with state.open("rb") as file:
             self.monitor.send("getfd", {"fdname": "state"}, fd=file.fileno())
         self.monitor.send("migrate-set-capabilities", _capabilities(shared_memory_stays=True))
         await self._migrate("migrate-incoming", {"uri": "fd:state"})
+        await self._wait_for_limits()
         await self.monitor.execute("cont")
 
     async def load_stream(self, stream: Path) -> None:
@@ -145,6 +159,15 @@ class Vmm:
             os.close(self._pidfd)
             self._pidfd = None
 
+    async def _wait_for_limits(self) -> None:
+        """No guest runs before its VMM is in its limits group."""
+        if self._caged is None:
+            return
+        try:
+            await self._caged
+        except OSError as error:
+            raise BootFailed(f"The machine could not be put under its limits: {error}") from error
+
     async def _watch_events(self) -> None:
         while True:
             event = await self.monitor.events.get()
@@ -209,7 +232,7 @@ def launch(plan: Launch, *, sandbox_id: str, program: str, memory: int) -> Vmm:
             shares_memory=plan.shares_memory,
             is_disposable=plan.cage.lifetime == "command",
         )
-        if plan.is_held:
+        if plan.boot is not None or plan.is_held:
             words.append("-S")
         child = jail.spawn(
             plan.cage,
@@ -220,7 +243,7 @@ def launch(plan: Launch, *, sandbox_id: str, program: str, memory: int) -> Vmm:
         )
         os.close(info_write)
         info_write = -1
-        handle = _identify(child.pid, info_read)
+        handle = identify(child.pid, info_read)
         # The process is watched and reaped by pidfd; Popen must not warn that it was left.
         child.returncode = 0
     finally:
@@ -229,7 +252,12 @@ def launch(plan: Launch, *, sandbox_id: str, program: str, memory: int) -> Vmm:
                 os.close(descriptor)
         for listener in listeners:
             listener.close()
-    return Vmm(sandbox_id=sandbox_id, directory=plan.directory, handle=handle)
+    # The kernel takes 10 ms or more for this, in which QEMU can start.
+    caged = asyncio.get_running_loop().run_in_executor(
+        None, plan.cage.group.admit, child.pid, handle.pid
+    )
+    caged.add_done_callback(_seen)
+    return Vmm(sandbox_id=sandbox_id, directory=plan.directory, handle=handle, caged=caged)
 
 
 def connect_socket(directory: Path, name: str) -> socket.socket:
@@ -266,6 +294,27 @@ def bury(directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None
             (directory / name).unlink()
 
 
+def identify(wrapper_pid: int, info: int) -> MachineHandle:
+    """bubblewrap tells the pid of what it started; killing that one ends everything inside."""
+    text = b""
+    while not text.rstrip().endswith(b"}"):
+        data = os.read(info, 4096)
+        if not data:
+            break
+        text += data
+    try:
+        pid = int(json.loads(text)["child-pid"])
+    except (ValueError, KeyError):
+        os.waitpid(wrapper_pid, 0)
+        raise BootFailed(
+            "The machine's cage could not be built", hint="Run `crucible doctor`"
+        ) from None
+    wrapper = {"pid": wrapper_pid, "started": processes.start_mark(wrapper_pid) or ""}
+    return MachineHandle(
+        pid=pid, started=processes.start_mark(pid) or "", detail=json.dumps(wrapper)
+    )
+
+
 def _listen(directory: Path, name: str) -> socket.socket:
     at = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -300,25 +349,10 @@ def _open_wiring(
     )
 
 
-def _identify(wrapper_pid: int, info: int) -> MachineHandle:
-    """bubblewrap tells the pid of what it started; killing that one ends everything inside."""
-    text = b""
-    while not text.rstrip().endswith(b"}"):
-        data = os.read(info, 4096)
-        if not data:
-            break
-        text += data
-    try:
-        pid = int(json.loads(text)["child-pid"])
-    except (ValueError, KeyError):
-        os.waitpid(wrapper_pid, 0)
-        raise BootFailed(
-            "The machine's cage could not be built", hint="Run `crucible doctor`"
-        ) from None
-    wrapper = {"pid": wrapper_pid, "started": processes.start_mark(wrapper_pid) or ""}
-    return MachineHandle(
-        pid=pid, started=processes.start_mark(pid) or "", detail=json.dumps(wrapper)
-    )
+def _seen(caged: asyncio.Future[None]) -> None:
+    """A machine that is killed before it runs takes its group away from under whoever fills it."""
+    if not caged.cancelled():
+        caged.exception()
 
 
 def _watchable(handle: MachineHandle) -> int | None:
