@@ -41,6 +41,7 @@ def test_the_shell_takes_its_script(script: str, shell: str, tmp_path: Path) -> 
         (["start", ""], {"box", "other"}),
         (["snapshot", "re"], {"remove", "restore"}),
         (["snapshot", "restore", "t"], {"tag"}),
+        (["image", "inspect", "b"], {"base"}),
         (["snapshot", "box", "--"], {"--help"}),
         (["system", ""], {"df", "prune", "uninstall"}),
         (["cp", "ot"], {"other:"}),
@@ -50,7 +51,7 @@ def test_bash_completes(script: str, words: list[str], expected: set[str], tmp_p
     # Stands in for the real program, of which completion only asks for names.
     program = tmp_path / "crucible"
     program.write_text(
-        '#!/bin/sh\ncase "$1" in snapshot) echo tag ;; *) echo box; echo other ;; esac\n'
+        '#!/bin/sh\ncase "$1" in snapshot) echo tag ;; image) echo base ;; *) echo box; echo other ;; esac\n'
     )
     program.chmod(0o755)
     count = len(words)

@@ -174,19 +174,19 @@ class RunningRegistry:
 
 @dataclass(frozen=True, kw_only=True)
 class Authority:
-    """A CA of the test's own, and a certificate of it for 127.0.0.1 and localhost."""
+    """A CA of the test's own, and a certificate of it for the registry."""
 
     ca: Path
     certificate: Path
     key: Path
 
 
-def make_authority(directory: Path) -> Authority:
+def make_authority(directory: Path, *, names: str = "IP:127.0.0.1,DNS:localhost") -> Authority:
     directory.mkdir(parents=True, exist_ok=True)
     ca, ca_key = directory / "ca.crt", directory / "ca.key"
     certificate, key = directory / "server.crt", directory / "server.key"
     request, extensions = directory / "server.csr", directory / "extensions"
-    extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    extensions.write_text(f"subjectAltName={names}\n")
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     _openssl(
         *("req", "-x509", *curve, "-keyout", str(ca_key), "-out", str(ca), "-days", "2"),
@@ -203,9 +203,16 @@ def make_authority(directory: Path) -> Authority:
 
 @contextmanager
 def running_registry(
-    directory: Path, *, authority: Authority | None = None, has_login: bool = False
+    directory: Path,
+    *,
+    authority: Authority | None = None,
+    has_login: bool = False,
+    checks_name: bool = True,
 ) -> Iterator[RunningRegistry]:
-    """Starts it on a free port, and ends it. The port may be taken in between: then another is tried."""
+    """Starts it on a free port, and ends it. The port may be taken in between: then another is tried.
+
+    `checks_name`: whether the test's own requests want a certificate for 127.0.0.1.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "log"
     for attempt in range(_STARTS):
@@ -226,6 +233,7 @@ def running_registry(
     context = None
     if authority is not None:
         context = ssl.create_default_context(cafile=str(authority.ca))
+        context.check_hostname = checks_name
     try:
         yield RunningRegistry(
             host=f"127.0.0.1:{port}",

@@ -58,7 +58,7 @@ class Operand:
         self.name = name
         self.help = help
         self.arity = arity  # one, optional, many, any, rest
-        self.complete = complete  # sandbox, snapshot, path or nothing
+        self.complete = complete  # sandbox, snapshot, image, path or nothing
 
     @property
     def is_needed(self) -> bool:

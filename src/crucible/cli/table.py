@@ -51,6 +51,10 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
+        "Images",
+        (("image", "images", "Fetch, list, inspect, remove, export and push images"),),
+    ),
+    (
         "This machine",
         (
             ("setup", "machine", "Prepare this machine: kernel, base image, template"),

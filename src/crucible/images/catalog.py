@@ -82,8 +82,12 @@ def list_images(home: Path) -> tuple[Image, ...]:
     """All images that a sandbox can start from, built ones first. A damaged one raises ImageDamaged."""
     from crucible.images import pulled
 
-    built = tuple(load_image(home, name) for name in _names(home))
-    return (*built, *pulled.find_all(home))
+    return (*list_built(home), *pulled.find_all(home))
+
+
+def list_built(home: Path) -> tuple[Image, ...]:
+    """Those that were built here from a recipe."""
+    return tuple(load_image(home, name) for name in _names(home))
 
 
 def remove_image(home: Path, name: str) -> None:

@@ -49,7 +49,7 @@ def find_all(home: Path) -> tuple[Image, ...]:
 
 def load(home: Path, digest: str, name: str) -> Image | None:
     """The image of that manifest, whatever it is called, if its root is made."""
-    facts = _read(_description(home, digest))
+    facts = _read(description_of(home, digest))
     if facts is None:
         return None
     try:
@@ -90,7 +90,7 @@ def describe(home: Path, image: PulledImage, key: str) -> None:
         "volumes": config.volumes,
         "stop_signal": config.stop_signal,
     }
-    path = _description(home, image.digest)
+    path = description_of(home, image.digest)
     path.parent.mkdir(parents=True, exist_ok=True)
     bundle.write_durably(path, json.dumps(facts).encode())
 
@@ -113,6 +113,12 @@ def lock_of(home: Path, key: str) -> Path:
 
 def descriptions_of(home: Path) -> Path:
     return home / "images" / "oci" / "described"
+
+
+def description_of(home: Path, digest: str) -> Path:
+    if not is_digest(digest):
+        raise ImageDamaged(digest, "its name leads to no digest")
+    return descriptions_of(home) / f"{digest.replace(':', '-')}.json"
 
 
 def root_of(description: Path) -> str:
@@ -142,12 +148,6 @@ def _image(name: str, digest: str, facts: dict[str, Any], root: Bundle) -> Image
 
 def _pairs(entries: list[list[str]]) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, value in entries)
-
-
-def _description(home: Path, digest: str) -> Path:
-    if not is_digest(digest):
-        raise ImageDamaged(digest, "its name leads to no digest")
-    return descriptions_of(home) / f"{digest.replace(':', '-')}.json"
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+# The stage of what a person should read, not only see pass by.
+NOTICE = "note"
+
 
 class Report(Protocol):
     """Called at every step. `stage` names the work ("kernel"), `detail` what it does just now."""

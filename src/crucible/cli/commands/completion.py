@@ -95,7 +95,11 @@ def _fish() -> str:
 
 
 def _fish_operands(command: Command, condition: str) -> Iterator[str]:
-    sources = {"sandbox": "crucible list -q", "snapshot": "crucible snapshot list -q"}
+    sources = {
+        "sandbox": "crucible list -q",
+        "snapshot": "crucible snapshot list -q",
+        "image": "crucible image list -q",
+    }
     for kind in dict.fromkeys(operand.complete for operand in command.operands):
         if kind in sources:
             yield f"complete -c crucible -n {condition} -a '({sources[kind]} 2>/dev/null)'"
@@ -133,6 +137,7 @@ _crucible() {{
     fi
     [[ " $kinds " == *' sandbox '* ]] && found="$found $(crucible list -q 2>/dev/null)"
     [[ " $kinds " == *' snapshot '* ]] && found="$found $(crucible snapshot list -q 2>/dev/null)"
+    [[ " $kinds " == *' image '* ]] && found="$found $(crucible image list -q 2>/dev/null)"
     COMPREPLY=($(compgen -W "$words $found" -- "$current"))
     if [[ " $kinds " == *' path '* ]]; then
         COMPREPLY+=($(compgen -f -- "$current"))
@@ -148,7 +153,7 @@ COMMANDS = (
         "completion",
         completion,
         operands=(Operand("SHELL", "bash, zsh or fish"),),
-        notes="Names of sandboxes and snapshots are completed too.",
+        notes="Names of sandboxes, snapshots and images are completed too.",
         examples=(
             ('eval "$(crucible completion bash)"', "in ~/.bashrc; likewise in ~/.zshrc with zsh"),
             ("crucible completion fish | source", "in fish's config.fish"),

@@ -34,13 +34,15 @@ def make_root(image: PulledImage, home: Path, report: Report = silent) -> Image:
     return found
 
 
-def remove_unused_roots(home: Path, *, in_use: frozenset[str] = frozenset()) -> int:
+def remove_unused_roots(
+    home: Path, *, in_use: frozenset[str] = frozenset(), waits: bool = True
+) -> int:
     """Removes what no name leads to, and tells the bytes freed. `in_use` are digests of manifests that stay.
 
-    Waits until nobody has the store open, so that nobody is between a name and its root.
+    Nobody may have the store open, so that nobody is between a name and its root: waits for that, or does nothing.
     """
-    with locked(home / "images" / "oci" / "lock"):
-        return _remove_unused(home, in_use)
+    with locked(home / "images" / "oci" / "lock", waits=waits) as is_ours:
+        return _remove_unused(home, in_use) if is_ours else 0
 
 
 def _remove_unused(home: Path, in_use: frozenset[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from crucible.images.oci.tags import Tag
 _PART_LIFE_S = 7 * 86400.0
 
 InUse = Callable[[], frozenset[str]]
+Weigh = Callable[[Tag], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +26,23 @@ class Freed:
     size_bytes: int
 
 
-def evict(store: Store, *, limit_bytes: int, in_use: InUse, keep: str = "") -> Freed:
+def evict(
+    store: Store,
+    *,
+    limit_bytes: int,
+    in_use: InUse,
+    keep: str = "",
+    weigh: Weigh = lambda tag: {},
+) -> Freed:
     """Brings the store under its limit. Does nothing while somebody has it open: the last one evicts.
 
-    `in_use` gives references and manifest digests that must stay; `keep` is one more.
+    `in_use` gives references and manifest digests that must stay; `keep` is one more. `weigh` tells what an image
+    takes besides its blobs.
     """
     with locked(store.directory / "lock", waits=False) as is_ours:
         if not is_ours:
             return Freed(references=(), size_bytes=0)
-        return _free(store, _too_many(store, limit_bytes, in_use() | {keep}), _PART_LIFE_S)
+        return _free(store, _too_many(store, limit_bytes, in_use() | {keep}, weigh), _PART_LIFE_S)
 
 
 def prune(store: Store, *, in_use: InUse, everything: bool) -> Freed:
@@ -49,9 +58,18 @@ def prune(store: Store, *, in_use: InUse, everything: bool) -> Freed:
         return _free(store, doomed, 0.0)
 
 
-def _too_many(store: Store, limit_bytes: int, used: frozenset[str]) -> tuple[str, ...]:
-    """The oldest names to give up, so that the blobs of the others stay under the limit."""
-    staying = {tag.reference: dict(store.needs(tag)) for tag in store.tags.all()}
+def remove(store: Store, reference: str) -> Freed:
+    """Takes a name away, and what only it needed; the latter later, when somebody has the store open."""
+    store.tags.remove(reference)
+    with locked(store.directory / "lock", waits=False) as is_ours:
+        return _free(store, (), _PART_LIFE_S) if is_ours else Freed(references=(), size_bytes=0)
+
+
+def _too_many(
+    store: Store, limit_bytes: int, used: frozenset[str], weigh: Weigh
+) -> tuple[str, ...]:
+    """The oldest names to give up, so that what the others need stays under the limit."""
+    staying = {tag.reference: {**dict(store.needs(tag)), **weigh(tag)} for tag in store.tags.all()}
     oldest = sorted(store.tags.all(), key=lambda tag: tag.used_at)
     candidates = [tag.reference for tag in oldest if not _is_used(tag, used)]
     doomed = []

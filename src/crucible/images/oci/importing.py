@@ -35,7 +35,6 @@ from crucible.images.oci.documents import (
     parse_configuration,
     parse_document,
 )
-from crucible.images.oci.eviction import evict
 from crucible.images.oci.model import Descriptor, Platform, PulledImage
 from crucible.images.oci.pull import Pulling
 from crucible.images.oci.reference import (
@@ -63,7 +62,6 @@ def imported(
         with open_box(source.path, store.directory, how.settings.limit_bytes) as box:
             image = _Import(store=store, box=box, source=source, how=how).run(name)
         yield image
-    evict(store, limit_bytes=how.settings.limit_bytes, in_use=how.in_use, keep=image.reference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +89,11 @@ class _Import:
         else:
             raise self._malformed("it holds neither an OCI layout nor what `docker save` writes")
         names = (name,) if name else self._names(found.names)
+        image = self.store.load(str(names[0]), found.digest)
+        self.how.ready(image)
         for given in names:
             self.store.tags.set(str(given), found.digest, found.digest)
-        return self.store.load(str(names[0]), found.digest)
+        return image
 
     def _from_layout(self, data: bytes) -> _Found:
         index = parse_document(str(self.source), data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -39,7 +39,7 @@ from crucible.images.oci.server import Pause
 from crucible.images.oci.settings import RegistrySettings, load_settings
 from crucible.images.oci.store import Store
 from crucible.images.oci.tags import Tag
-from crucible.images.report import Report, silent
+from crucible.images.report import NOTICE, Report, silent
 
 _MAX_DEPTH = 3
 _SPARE_BYTES = 64 << 20
@@ -55,7 +55,10 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulling:
-    """All that a pull needs to know beside the name. `in_use` tells which images must stay."""
+    """All that a pull needs to know beside the name. `in_use` tells which images must stay.
+
+    `ready` is called with the image before its name is written: what it raises leaves the name as it was.
+    """
 
     home: Path
     policy: Policy = Policy.ALWAYS
@@ -63,6 +66,7 @@ class Pulling:
     report: Report = silent
     progress: Progress = lambda digest, here, size: None
     in_use: InUse = frozenset
+    ready: Callable[[PulledImage], None] = lambda image: None
     platform: Platform = field(default_factory=platforms.host_platform)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     pause: Pause | None = None
@@ -70,22 +74,29 @@ class Pulling:
 
 @contextmanager
 def pulled(reference: RegistryReference, how: Pulling) -> Iterator[PulledImage]:
-    """The image, with its blobs held in the store for the block. Space is freed afterwards."""
+    """The image, with its blobs held in the store for the block."""
     store = Store(how.home)
     with store.opened():
         yield _pull(store, reference, how)
-    evict(store, limit_bytes=how.settings.limit_bytes, in_use=how.in_use, keep=str(reference))
 
 
 def pull(reference: RegistryReference, how: Pulling) -> PulledImage:
-    """Like `pulled`, for whoever does not need the blobs at once."""
+    """Like `pulled`, for whoever does not need the blobs at once: space is freed right away."""
     with pulled(reference, how) as image:
-        return image
+        pass
+    evict(
+        Store(how.home),
+        limit_bytes=how.settings.limit_bytes,
+        in_use=how.in_use,
+        keep=image.reference,
+    )
+    return image
 
 
 def _pull(store: Store, reference: RegistryReference, how: Pulling) -> PulledImage:
     here = _find(store, reference)
     if here is not None and (how.policy != Policy.ALWAYS or reference.digest):
+        how.ready(here)
         return here
     if how.policy == Policy.NEVER:
         raise ImageNotFound(
@@ -98,7 +109,8 @@ def _pull(store: Store, reference: RegistryReference, how: Pulling) -> PulledIma
     except (RegistryUnreachable, RegistryBusy) as error:
         if here is None:
             raise
-        how.report("image", f"{error.message}; using {reference.familiar} as it is here")
+        how.report(NOTICE, f"{error.message}; using {reference.familiar} as it is here")
+        how.ready(here)
         return here
 
 
@@ -123,7 +135,7 @@ def _from_places(
         try:
             return _from_place(store, reference, here, place, how)
         except (ImageError, ImageNotFound, RegistryDenied) as error:
-            how.report("image", f"{error.message}; asking the next")
+            how.report(NOTICE, f"{error.message}; asking the next")
     return _from_place(store, reference, here, origin, how)
 
 
@@ -142,6 +154,7 @@ def _from_place(
             and _is_current(connected.repository, reference, tag)
         ):
             how.report("image", f"{reference.familiar} is up to date")
+            how.ready(here)
             return here
         how.report("image", f"asking {place.host} for {reference.familiar}")
         return _Fetch(store=store, connected=connected, how=how).run(reference)
@@ -174,8 +187,10 @@ class _Fetch:
         self._check_configuration(name, manifest, downloads)
         self.how.report("image", f"{name}: {len(manifest.layers)} layers")
         downloads.fetch_all(manifest.layers, self.connected.end)
+        image = self.store.load(str(reference), chosen.digest)
+        self.how.ready(image)
         self.store.tags.set(str(reference), chosen.digest, source.digest)
-        return self.store.load(str(reference), chosen.digest)
+        return image
 
     def _chosen(self, name: str, fetched: Fetched) -> tuple[Fetched, Manifest]:
         """Through indexes, which may lie in each other, to the manifest for this machine."""

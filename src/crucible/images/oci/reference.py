@@ -152,15 +152,20 @@ def _split_tag(text: str) -> tuple[str, str | None]:
 def _split_registry(text: str) -> tuple[str, str]:
     """The first part is a registry only if it looks like one: a dot, a port, upper case, or localhost."""
     first, slash, rest = text.partition("/")
-    looks_like_one = any(sign in first for sign in ".:[") or first.lower() != first
-    if not slash or not (looks_like_one or first == "localhost"):
+    if not slash or not (_looks_like_a_host(first) or first.lower() != first):
         return DEFAULT_REGISTRY, text
     registry = first.lower()
     return (DEFAULT_REGISTRY if registry in _OTHER_NAMES else registry), rest
 
 
+def _looks_like_a_host(text: str) -> bool:
+    return any(sign in text for sign in ".:[") or text == "localhost"
+
+
 def _check_registry(text: str, registry: str) -> None:
     found = _REGISTRY.fullmatch(registry)
+    if found is not None and not _looks_like_a_host(registry):
+        raise BadReference(text, "a repository's name must be in lower case")
     if found is None or (found.group(1) and not 0 < int(found.group(1)) < 65536):
         raise BadReference(text, f"{_cut(registry)!r} is no registry's host name")
 

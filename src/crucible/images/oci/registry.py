@@ -66,9 +66,18 @@ class Repository:
         return Fetched(digest=found, data=data, document=parse_document(self.reference, data, kind))
 
     def current_digest(self, tag: str) -> str:
-        """What the tag means now, without fetching it; nothing when the registry does not tell."""
-        path = f"/v2/{self.repository}/manifests/{tag}"
-        with self._ask("HEAD", path, headers={"Accept": _ACCEPTED}) as response:
+        """What the tag means now, without fetching it; nothing when the registry does not tell.
+
+        Asked by who has the image already, so a registry that is away or busy is not waited for.
+        """
+        ask = Ask(
+            method="HEAD",
+            path=f"/v2/{self.repository}/manifests/{tag}",
+            scope=self.scope,
+            headers={"Accept": _ACCEPTED},
+            is_worth_waiting=False,
+        )
+        with self.server.ask(ask) as response:
             self._check(response, "the image")
             told = response.headers.get("Docker-Content-Digest") or ""
         return told if is_digest(told) else ""

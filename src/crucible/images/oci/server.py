@@ -26,6 +26,7 @@ from crucible.images.oci.settings import RegistrySettings
 from crucible.images.oci.timed_socket import FilePart
 from crucible.images.oci.transport import (
     ConnectionFailed,
+    NoConnection,
     NotTls,
     Request,
     Response,
@@ -34,6 +35,8 @@ from crucible.images.oci.transport import (
 )
 
 _MAX_REDIRECTS = 5
+# Where nobody answers, more tries seldom help.
+_CONNECTIONS = 3
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _TRIED_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 _API_HOSTS = {"docker.io": "registry-1.docker.io"}
@@ -43,7 +46,10 @@ Pause = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One question. `scope` is what a token must allow; `path` may be a whole address the server gave."""
+    """One question. `scope` is what a token must allow; `path` may be a whole address the server gave.
+
+    One that is not worth waiting for is asked only once.
+    """
 
     method: str
     path: str | Url
@@ -51,6 +57,7 @@ class Ask:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | FilePart | None = None
     on_sent: Callable[[int], None] | None = None
+    is_worth_waiting: bool = True
 
 
 class Server:
@@ -76,13 +83,16 @@ class Server:
         self._authorization = Authorization(
             name,
             credentials=credentials,
-            send=lambda request: self._patiently(lambda: self._follow(request)),
+            send=lambda request: self._patiently(
+                lambda: self._follow(request), self._patience.attempts
+            ),
             may_use=self._may_use,
         )
 
     def ask(self, ask: Ask) -> Response:
         """The answer, whatever its status is once signing in and trying again are done with."""
-        return self._patiently(lambda: self._signed(ask))
+        attempts = self._patience.attempts if ask.is_worth_waiting else 1
+        return self._patiently(lambda: self._signed(ask), attempts)
 
     def url(self, path: str) -> Url:
         port = self._port or {"http": 80, "https": 443}[self._scheme]
@@ -103,10 +113,10 @@ class Server:
             raise RegistryBroken(self.name, f"it points to {url.authority} without TLS")
         return url
 
-    def _patiently(self, attempt: Callable[[], Response]) -> Response:
+    def _patiently(self, attempt: Callable[[], Response], attempts: int) -> Response:
         """Asks again while that may help, after the pause the server asks for or a growing one."""
         pause_s = self._patience.first_pause_s
-        for left in range(self._patience.attempts - 1, -1, -1):
+        for left in range(attempts - 1, -1, -1):
             wait_s = 0.0
             try:
                 response = attempt()
@@ -119,7 +129,8 @@ class Server:
             except Untrusted as error:
                 raise RegistryUntrusted(self.name, str(error)) from None
             except ConnectionFailed as error:
-                if not left:
+                is_gone = isinstance(error, NoConnection) and attempts - left >= _CONNECTIONS
+                if not left or is_gone:
                     raise RegistryUnreachable(self.name, str(error)) from None
             self._pause(wait_s or pause_s * random.uniform(0.7, 1.3))  # noqa: S311
             pause_s = min(pause_s * 2, self._patience.longest_pause_s)

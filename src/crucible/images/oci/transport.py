@@ -29,6 +29,10 @@ class ConnectionFailed(Exception):
     """The exchange did not come about or broke off. Trying again may help."""
 
 
+class NoConnection(ConnectionFailed):
+    """Nobody answers there at all."""
+
+
 class NotTls(ConnectionFailed):
     """The server's first bytes are not TLS's."""
 
@@ -90,7 +94,7 @@ class Transport:
         try:
             plain = socket.create_connection(place, timeout=self._patience.connect_s)
         except (OSError, UnicodeError) as error:
-            raise ConnectionFailed(_words(error)) from None
+            raise NoConnection(_words(error)) from None
         self._remember(plain)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

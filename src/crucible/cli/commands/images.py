@@ -1,0 +1,335 @@
+"""`image`: what is here to make sandboxes of, and its way in and out."""
+
+from __future__ import annotations
+
+from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crucible.cli.layer_bars import LayerBars
+    from crucible.images.catalog import Image
+    from crucible.images.oci.store import Store
+
+
+def pull(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.cli.layer_bars import LayerBars
+    from crucible.errors import CrucibleError
+
+    names = list(dict.fromkeys(arguments.words("NAME")))
+    if arguments.value("name") and len(names) > 1:
+        raise BadUsage("--name is for one image, and several were named")
+    status = 0
+    for name in names:
+        bars = LayerBars(f"pulling {name}")
+        try:
+            image = _pull_one(name, arguments, bars)
+            bars.clear()
+            render.say(render.visible(_familiar(image.name)))
+        except CrucibleError as error:
+            bars.clear()
+            render.show_error(error)
+            status = status or error.exit_status
+        finally:
+            bars.clear()
+    return status
+
+
+def _pull_one(text: str, arguments: Arguments, bars: LayerBars) -> Image:
+    from crucible.images.obtaining import obtain
+    from crucible.images.oci.pull import Policy, Pulling
+    from crucible.images.oci.reference import parse_reference
+    from crucible.sandbox.image_use import images_in_use
+
+    home, name = _home(), arguments.value("name")
+    how = Pulling(
+        home=home,
+        policy=Policy(arguments.value("policy") or Policy.ALWAYS),
+        report=bars.note,
+        progress=bars.layer,
+        in_use=lambda: images_in_use(home),
+    )
+    return obtain(text, how, name=parse_reference(name) if name else None)
+
+
+def list_images(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.cli.image_lines import known_images
+
+    images = known_images(_home())
+    if arguments.flag("quiet"):
+        for image in images:
+            render.say(render.visible(image.name))
+    elif arguments.flag("json"):
+        from dataclasses import asdict
+
+        render.show_json([asdict(image) for image in images])
+    elif images:
+        render.show_table(
+            ("NAME", "DIGEST", "SIZE", "ROOT", "USED BY", "PULLED"),
+            [image.row() for image in images],
+        )
+    else:
+        render.tell("There are no images; `crucible setup` builds the base image")
+    return 0
+
+
+def inspect(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.cli.image_lines import find_stored, inspect_builtin, inspect_stored
+    from crucible.images.catalog import verify_image
+
+    name, home = arguments.word("NAME"), _home()
+    is_deep = arguments.flag("verify")
+    if _is_builtin(home, name):
+        if is_deep:
+            verify_image(home, name)
+        facts = inspect_builtin(home, name)
+    else:
+        store = _store()
+        with store.opened():
+            image = find_stored(store, name)
+            if is_deep:
+                store.verify(image)
+            facts = inspect_stored(home, store, image)
+    if arguments.flag("json"):
+        render.show_json(facts)
+        return 0
+    render.show_facts(
+        [
+            (key.replace("_", " ").capitalize(), _text(value))
+            for key, value in facts.items()
+            if value
+        ]
+    )
+    return 0
+
+
+def remove(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.errors import CrucibleError
+
+    status = 0
+    for name in dict.fromkeys(arguments.words("NAME")):
+        try:
+            _remove_one(name)
+        except CrucibleError as error:
+            render.show_error(error)
+            status = status or error.exit_status
+    return status
+
+
+def _remove_one(name: str) -> None:
+    from crucible.cli.image_lines import find_stored
+    from crucible.errors import ImageInUse
+    from crucible.images.catalog import remove_image
+    from crucible.images.obtaining import remove as remove_obtained
+    from crucible.sandbox.image_use import full_name, image_users, images_in_use
+
+    home = _home()
+    if _is_builtin(home, name):
+        if users := image_users(home).get(name):
+            raise ImageInUse(name, ", ".join(users))
+        remove_image(home, name)
+        return
+    store = _store()
+    with store.opened():
+        reference = find_stored(store, name).reference
+    if users := image_users(home).get(full_name(reference)):
+        raise ImageInUse(name, ", ".join(users))
+    remove_obtained(home, reference, lambda: images_in_use(home))
+
+
+def prune(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.images.obtaining import prune as prune_images
+    from crucible.sandbox.image_use import images_in_use
+
+    home = _home()
+    freed = prune_images(home, lambda: images_in_use(home), everything=arguments.flag("all"))
+    for reference in freed.references:
+        render.say(render.visible(_familiar(reference)))
+    render.tell(f"Freed {render.size(freed.size_bytes)}")
+    return 0
+
+
+def export(arguments: Arguments) -> int:
+    from pathlib import Path
+
+    from crucible.cli.image_lines import find_stored
+    from crucible.cli.progress import ProgressLine
+    from crucible.images.oci.exporting import ExportFormat
+    from crucible.images.oci.exporting import export as write
+    from crucible.images.oci.reference import parse_reference
+
+    name, target = arguments.word("NAME"), Path(arguments.word("FILE")).absolute()
+    store = _store()
+    progress = ProgressLine(f"exporting {name}")
+    try:
+        with store.opened():
+            image = find_stored(store, name)
+            form = ExportFormat(arguments.value("format") or ExportFormat.OCI_ARCHIVE)
+            progress.tick()
+            write(store, image, parse_reference(image.reference), target, form)
+    finally:
+        progress.clear()
+    return 0
+
+
+def push(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.cli.image_lines import find_stored
+    from crucible.cli.layer_bars import LayerBars
+    from crucible.images.oci.push import Pushing
+    from crucible.images.oci.push import push as send
+    from crucible.images.oci.reference import parse_reference
+
+    name = arguments.word("NAME")
+    target = parse_reference(arguments.optional_word("TARGET") or name)
+    store = _store()
+    bars = LayerBars(f"pushing {name}")
+    try:
+        with store.opened():
+            image = find_stored(store, name)
+            digest = send(store, image, target, Pushing(report=bars.note, progress=bars.layer))
+    finally:
+        bars.clear()
+    render.say(f"{target.familiar}@{digest}")
+    return 0
+
+
+def _is_builtin(home: Path, name: str) -> bool:
+    from crucible.images.catalog import shelf_of
+
+    return "/" not in name and ":" not in name and (shelf_of(home, name) / "current").is_file()
+
+
+def _familiar(reference: str) -> str:
+    from crucible.images.oci.reference import parse_reference
+
+    return parse_reference(reference).familiar
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={inner}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(str(item) for item in value)
+    return str(value)
+
+
+def _home() -> Path:
+    from crucible.config import load_config
+
+    return load_config().home
+
+
+def _store() -> Store:
+    from crucible.images.oci.store import Store
+
+    return Store(_home())
+
+
+_NAME = Operand("NAME", "the image", complete="image")
+_NAMES = Operand("NAME", "the images", arity="many", complete="image")
+_JSON = Option("json", "print JSON")
+
+_SUBCOMMANDS = (
+    Command(
+        "pull",
+        pull,
+        operands=(
+            Operand(
+                "NAME",
+                "names in registries, or oci:DIR, oci-archive:FILE, docker-archive:FILE",
+                arity="many",
+            ),
+        ),
+        options=(
+            Option(
+                "policy",
+                "when to ask the registry; `always` unless given",
+                metavar="WHEN",
+                choices=("always", "missing", "never"),
+            ),
+            Option("name", "what to call an image from a file", metavar="NAME"),
+        ),
+        summary="Fetch images, so that they can be used without a network",
+        notes="Logins are those of Docker and podman. What breaks off goes on where it broke off.",
+        examples=(
+            ("crucible image pull python:3.12-alpine", "from Docker Hub"),
+            ("crucible image pull localhost:5000/team/app:1", "from a registry of one's own"),
+            ("crucible image pull docker-archive:app.tar", "what `docker save` wrote"),
+        ),
+    ),
+    Command(
+        "list",
+        list_images,
+        options=(_JSON, Option("quiet", "print names only", short="q")),
+        summary="List the images on this machine",
+        examples=(("crucible image list", "names, sizes, and who uses them"),),
+    ),
+    Command(
+        "inspect",
+        inspect,
+        operands=(_NAME,),
+        options=(_JSON, Option("verify", "read every byte and compare it with its digest")),
+        summary="Show everything known about an image",
+        examples=(("crucible image inspect base", "what it was made of and how it runs"),),
+    ),
+    Command(
+        "remove",
+        remove,
+        operands=(_NAMES,),
+        summary="Remove images that no sandbox uses",
+        examples=(("crucible image remove python:3.12-alpine", "free what no other needs"),),
+    ),
+    Command(
+        "prune",
+        prune,
+        options=(Option("all", "also remove every image that no sandbox uses", short="a"),),
+        summary="Remove unfinished downloads and layers that no image needs",
+        examples=(("crucible image prune --all", "keep only what sandboxes use"),),
+    ),
+    Command(
+        "export",
+        export,
+        operands=(_NAME, Operand("FILE", "where to write it", complete="path")),
+        options=(
+            Option(
+                "format",
+                "what to write; `oci-archive` unless given",
+                metavar="FORMAT",
+                choices=("oci", "oci-archive", "docker-archive"),
+            ),
+        ),
+        summary="Write an image to a file or directory",
+        examples=(
+            ("crucible image export python:3.12 python.tar", "as a tar of an OCI layout"),
+            ("crucible image export app:1 app.tar --format docker-archive", "for `docker load`"),
+        ),
+    ),
+    Command(
+        "push",
+        push,
+        operands=(
+            _NAME,
+            Operand("TARGET", "the name to push it under, if another", arity="optional"),
+        ),
+        summary="Send an image to a registry",
+        examples=(("crucible image push app:1 localhost:5000/team/app:1", "under a new name"),),
+    ),
+)
+
+COMMANDS = (
+    Command(
+        "image",
+        subcommands=_SUBCOMMANDS,
+        examples=(
+            ("crucible image pull python:3.12-alpine", "fetch one ahead of time"),
+            ("crucible image list", "what is here"),
+        ),
+    ),
+)
