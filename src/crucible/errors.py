@@ -504,6 +504,16 @@ class HostDiskFull(SandboxError):
         )
 
 
+class DiskTooDeep(SandboxError):
+    code = "disk-too-deep"
+
+    def __init__(self, sandbox: str, layers: int, why: str) -> None:
+        super().__init__(
+            f"The disk of sandbox {sandbox!r} has {layers} layers that could not be merged: {why}",
+            hint="Free space on the host's disk and try again; `crucible system df` shows what takes it",
+        )
+
+
 class TemplateDamaged(SandboxError):
     code = "template-damaged"
 

@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crucible.backends.qemu import disks
 from crucible.errors import StateDamaged
@@ -72,7 +74,8 @@ def test_a_layer_never_replaces_another(tmp_path: Path) -> None:
 FORGERIES = {
     "magic": (0, b"QFI\x00"),
     "version": (4, struct.pack(">I", 2)),
-    "backing file": (8, struct.pack(">Q", 512)),
+    "backing file": (8, struct.pack(">QI", 512, 11)),
+    "backing file without a place": (16, struct.pack(">I", 11)),
     "cluster size": (20, struct.pack(">I", 9)),
     "no size": (24, struct.pack(">Q", 0)),
     "huge size": (24, struct.pack(">Q", 1 << 60)),
@@ -93,6 +96,18 @@ def test_a_forged_header_is_refused(tmp_path: Path, name: str) -> None:
         file.write(data)
     with pytest.raises(StateDamaged):
         disks.layer_size(path)
+
+
+def test_a_place_for_a_backing_file_without_a_name_is_none(tmp_path: Path) -> None:
+    """QEMU leaves this behind in a layer that others were merged into."""
+    path = tmp_path / "layer.qcow2"
+    disks.create_layer(path, 256 << 20)
+    with path.open("r+b") as file:
+        file.seek(8)
+        file.write(struct.pack(">QI", 512, 0))
+    assert disks.layer_size(path) == 256 << 20
+    facts = json.loads(qemu_img("info", "--output=json", "-f", "qcow2", str(path)))
+    assert "backing-filename" not in facts
 
 
 @pytest.mark.parametrize("length", [0, 3, 31, 79])
@@ -122,6 +137,66 @@ def test_extending_links_what_is_frozen_and_adds_one(tmp_path: Path) -> None:
     assert chain.layers[1].samefile(source / "disk-1.qcow2")
     assert chain.size_bytes == 2 << 20
     assert disks.find_chain(target) == chain
+
+
+def chain_of(directory: Path, *numbers: int) -> None:
+    for number in numbers:
+        disks.layer_path(directory, number).write_bytes(b"layer %d" % number)
+
+
+def test_layers_lie_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    chain_of(tmp_path, 10, 0, 9, 101, 2)
+    layers = disks.find_chain(tmp_path).layers
+    assert [disks.number_of(layer) for layer in layers] == [0, 2, 9, 10, 101]
+
+
+def test_closing_gaps_keeps_the_layers_and_their_order(tmp_path: Path) -> None:
+    chain_of(tmp_path, 0, 1, 17, 18, 1000)
+    chain = disks.close_gaps(tmp_path)
+    assert [layer.name for layer in chain.layers] == [
+        "disk-0.raw", "disk-1.qcow2", "disk-2.qcow2", "disk-3.qcow2", "disk-4.qcow2",
+    ]  # fmt: skip
+    assert [layer.read_bytes() for layer in chain.layers] == [
+        b"layer %d" % number for number in (0, 1, 17, 18, 1000)
+    ]
+    assert disks.close_gaps(tmp_path) == chain
+
+
+SIZES = st.lists(st.integers(min_value=0, max_value=1 << 40), min_size=1, max_size=120)
+
+
+@given(SIZES)
+def test_a_merge_leaves_a_short_chain_upon_what_is_everybodys(sizes: list[int]) -> None:
+    base = disks.choose_base(sizes)
+    if len(sizes) <= disks.LONGEST_CHAIN:
+        assert base is None
+    else:
+        assert base is not None
+        assert 1 <= base < disks.LONGEST_CHAIN // 2
+
+
+@given(st.lists(st.integers(min_value=1, max_value=1 << 30), min_size=1, max_size=300))
+def test_whatever_is_written_between_snapshots_the_chain_stays_short(written: list[int]) -> None:
+    chain = [0, 0]
+    for size in written:
+        chain.append(size)
+        base = disks.choose_base(chain)
+        if base is not None:
+            chain[base + 1 :] = [sum(chain[base + 1 :])]
+        assert len(chain) <= disks.LONGEST_CHAIN
+    assert sum(chain) == sum(written)
+
+
+def test_a_large_layer_is_not_copied_for_the_sake_of_small_ones() -> None:
+    chain, copied = [0, 0, 10 << 30], 0
+    for _ in range(200):
+        chain.append(1 << 20)
+        base = disks.choose_base(chain)
+        if base is not None:
+            copied += sum(chain[base + 1 : -1])
+            chain[base + 1 :] = [sum(chain[base + 1 :])]
+    assert chain[2] == 10 << 30
+    assert copied < 4 << 30
 
 
 def test_clearing_leaves_no_disk(tmp_path: Path) -> None:

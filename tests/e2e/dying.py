@@ -23,6 +23,7 @@ from crucible.backends.qemu import (
     backend,
     disks,
     jail,
+    layers,
     limits,
     machine,
     memory,
@@ -45,10 +46,11 @@ STEPS_FILE = "steps.taken"
 # Where it matters that the other side already works on what it was told.
 AFTER = (
     "monitor.migrate", "monitor.stop", "monitor.blockdev-add", "monitor.blockdev-snapshot",
+    "monitor.block-stream", "monitor.blockdev-reopen", "monitor.blockdev-del", "monitor.remove-fd",
     "monitor.cont", "jail.spawn", "guest.SHUTDOWN", "guest.FREEZE", "guest.EXEC",
 )  # fmt: skip
 # Imported here so that no child has to.
-LOADED = (machine, takeover, owner, lifecycle, transfers, commands)
+LOADED = (layers, machine, takeover, owner, lifecycle, transfers, commands)
 
 Call = Callable[..., Any]
 
@@ -169,6 +171,7 @@ def _be(home: Path, order: dict[str, Any]) -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.dup2(log, 2)
+    disks.LONGEST_CHAIN = order.get("longest_chain", disks.LONGEST_CHAIN)
     install(Death(home, order["verb"], order["step"]), home)
     status = 70
     try:

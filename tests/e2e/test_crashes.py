@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.conftest import ROOT, own_home
 from tests.e2e.dying import STEPS_FILE
 from tests.e2e.leftovers import leftovers
 
+from crucible.backends.qemu.disks import find_chain
 from crucible.client.connection import Owner
 from crucible.client.exchange import Unseen, ask
 from crucible.client.flows import CallSink
@@ -28,6 +30,8 @@ from crucible.sandbox.records import SandboxRecord, open_records
 pytestmark = pytest.mark.vm
 
 NOBODY = ""
+Habits = Mapping[str, int]
+USUAL: Habits = MappingProxyType({})
 
 
 class Mortals:
@@ -45,10 +49,10 @@ class Mortals:
         )
         self._owner = 0
 
-    def owner(self, verb: str = NOBODY, step: str = "") -> None:
+    def owner(self, verb: str = NOBODY, step: str = "", habits: Habits = USUAL) -> None:
         """A new owner in the place of the one before."""
         self.end()
-        self._owner = self._order(verb=verb, step=step, waits=False)
+        self._owner = self._order(verb=verb, step=step, waits=False, **habits)
         while (connection := Owner(self.home).connect_if_running()) is None:
             time.sleep(0.005)
         connection.close()
@@ -80,9 +84,9 @@ class Mortals:
         assert answer["exit"]["status"] == 0, (argv, said)
         return bytes(said)
 
-    def dies(self, verb: str, step: str, **fields: Any) -> bool:
+    def dies(self, verb: str, step: str, habits: Habits = USUAL, **fields: Any) -> bool:
         """Whether the request was answered before its owner died of it. Then another owner takes over."""
-        self.owner(verb, step)
+        self.owner(verb, step, habits)
         try:
             self.ask(verb, **fields)
             was_answered = True
@@ -92,9 +96,9 @@ class Mortals:
         self.ask("ping")
         return was_answered
 
-    def steps(self, verb: str, **fields: Any) -> list[str]:
+    def steps(self, verb: str, habits: Habits = USUAL, **fields: Any) -> list[str]:
         """The steps of a request that succeeds, by which it can be made to die."""
-        self.owner(verb)
+        self.owner(verb, habits=habits)
         (self.home / STEPS_FILE).write_bytes(b"")
         self.ask(verb, **fields)
         return self.taken()
@@ -253,6 +257,50 @@ def test_a_snapshot_is_saved_or_gone_and_its_sandbox_goes_on(mortals: Mortals, b
     assert mortals.says("of-last", "cat", "/workspace/later") == b"later\n"
     mortals.ask("remove", name="of-last", force=True)
     mortals.ask("snapshot_remove", tag="last")
+
+
+def test_a_merge_that_was_cut_short_leaves_a_whole_disk(
+    mortals: Mortals, copies: Callable[[], str]
+) -> None:
+    """A copy's disk has four layers, which is too long for these owners."""
+    habits = {"longest_chain": 3}
+    steps = mortals.steps("snapshot", habits, name=copies(), tag="seen")
+    mortals.ask("snapshot_remove", tag="seen")
+    # What comes later is every snapshot's.
+    merging = steps[: steps.index("before guest.FREEZE #1")]
+    assert {"after monitor.block-stream #1", "after monitor.blockdev-del #1"} <= set(merging)
+    for step in each([step for step in merging if "monitor" in step]):
+        name = copies()
+        mortals.says(name, "sh", "-c", "echo late > /workspace/late; sync")
+        assert not mortals.dies("snapshot", step, habits, name=name, tag="new"), step
+        check(mortals, step)
+        assert mortals.tags() == {"moment"}, step
+        script = "cat /workspace/note /workspace/late"
+        assert mortals.says(name, "sh", "-c", script) == b"kept\nlate\n", step
+        record = mortals.record(name)
+        assert record is not None
+        layers = find_chain(record.directory).layers
+        is_merged = "blockdev-del" in step or "remove-fd" in step
+        assert len(layers) in ((3,) if is_merged else (3, 4)), step
+        assert opened(record) == {(path.name, path == layers[-1]) for path in layers}, step
+        if step in ("after monitor.block-stream #1", "after monitor.blockdev-del #1"):
+            mortals.ask("stop", name=name, grace_s=2)
+            mortals.ask("start", name=name)
+            assert mortals.says(name, "sh", "-c", script) == b"kept\nlate\n", step
+        mortals.ask("remove", name=name, force=True)
+
+
+def opened(record: SandboxRecord) -> set[tuple[str, bool]]:
+    """The layers that a machine has open, and whether it can write to them."""
+    process = Path("/proc", str(record.pid))
+    found = set()
+    for entry in (process / "fd").iterdir():
+        name = entry.readlink().name
+        if name.startswith("disk-"):
+            info = (process / "fdinfo" / entry.name).read_text()
+            flags = int(info.split("flags:")[1].split()[0], 8)
+            found.add((name, flags & os.O_ACCMODE != os.O_RDONLY))
+    return found
 
 
 def test_a_restore_is_done_or_undone(mortals: Mortals, box: str) -> None:

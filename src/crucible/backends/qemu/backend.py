@@ -110,13 +110,16 @@ class QemuBackend:
 
     async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> QemuMachine:
         """A machine that stands still by request is set going for the meeting, then stopped again."""
-        from crucible.backends.qemu.machine import QemuMachine, drop_unused_layers, meet_again
+        from crucible.backends.qemu.layers import LiveDisk
+        from crucible.backends.qemu.machine import QemuMachine, meet_again
 
         vmm = Vmm(sandbox_id=plan.sandbox_id, directory=plan.directory, handle=handle)
+        disk = LiveDisk.of(plan, vmm.monitor)
         try:
             await vmm.give_up_saving()
-            await drop_unused_layers(vmm, plan.directory)
+            await disk.give_up_merging()
             await vmm.proceed()
+            await disk.tidy()
             guest = await meet_again(plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_paused=is_paused)
         except BootFailed as error:
             vmm.detach()
@@ -208,7 +211,7 @@ class QemuBackend:
         self._shelf.close()
 
     async def _boot_kept(self, plan: BootPlan) -> QemuMachine:
-        chain = disks.find_chain(plan.directory)
+        chain = disks.close_gaps(plan.directory)
         grows = (plan.disk_mib << 20) > chain.size_bytes
         machine = await self._foundry.boot(plan, chain)
         if grows:

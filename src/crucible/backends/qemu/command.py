@@ -11,7 +11,10 @@ from typing import Any
 
 AGENT_PORT = "crucible.agent"
 CONSOLE_BYTES = 65536
-EXCHANGE_FDSET = 1000
+ROOT_FDSET = 0
+EXCHANGE_FDSET = 1_000_000
+# By this mark a descriptor is known through which the disk's top can be written.
+WRITABLE_MARK = "writable"
 TRANSLATION_MIB = 64
 _SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 # Everything the emulator can do, less what costs more than it brings: five levels of page tables,
@@ -109,14 +112,16 @@ def arguments(
     ]  # fmt: skip
 
 
-def layer_options(
-    number: int, fdset: int, *, is_top: bool, is_disposable: bool
-) -> list[dict[str, Any]]:
+def layer_fdset(number: int) -> int:
+    return number + 1
+
+
+def layer_options(number: int, *, is_top: bool, is_disposable: bool) -> list[dict[str, Any]]:
     """The two block nodes of one disk layer: its file and its format."""
     file: dict[str, Any] = {
         "driver": "file",
         "node-name": f"file-{number}",
-        "filename": f"/dev/fdset/{fdset}",
+        "filename": f"/dev/fdset/{layer_fdset(number)}",
         "read-only": not is_top,
         "auto-read-only": False,
         "cache": {"direct": False, "no-flush": is_disposable},
@@ -171,15 +176,17 @@ def _device(shape: Shape, kind: str) -> str:
 
 
 def _disk_words(shape: Shape, wiring: Wiring, *, is_disposable: bool) -> list[str]:
-    words = ["-add-fd", f"fd={wiring.root},set=0"]
+    words = ["-add-fd", f"fd={wiring.root},set={ROOT_FDSET}"]
+    root = f"/dev/fdset/{ROOT_FDSET}"
     nodes: list[dict[str, Any]] = [
-        {"driver": "file", "node-name": "root-file", "filename": "/dev/fdset/0", "read-only": True},
+        {"driver": "file", "node-name": "root-file", "filename": root, "read-only": True},
         {"driver": "raw", "node-name": "root", "file": "root-file", "read-only": True},
     ]
     for number, descriptor in enumerate(wiring.disks):
-        words += ["-add-fd", f"fd={descriptor},set={number + 1}"]
         is_top = number == len(wiring.disks) - 1
-        nodes += layer_options(number, number + 1, is_top=is_top, is_disposable=is_disposable)
+        mark = f",opaque={WRITABLE_MARK}" if is_top else ""
+        words += ["-add-fd", f"fd={descriptor},set={layer_fdset(number)}{mark}"]
+        nodes += layer_options(number, is_top=is_top, is_disposable=is_disposable)
     for node in nodes:
         words += ["-blockdev", json.dumps(node)]
     block = _device(shape, "virtio-blk")

@@ -1,7 +1,8 @@
 """Disks of machines: a blank filesystem, and qcow2 layers frozen one upon the other.
 
 Every layer a sandbox needs is hard-linked into its own directory, so nothing that is evicted or
-removed elsewhere can take a disk away from it.
+removed elsewhere can take a disk away from it. Layers lie on each other in the order of their
+numbers, some of which may be missing: those layers were merged into one above them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ _IS_DIRTY = 1
 # Of a layer's header, up to the features that a reader must know.
 _HEADER = struct.Struct(">IIQIIQIIQQIIQQ")
 _LARGEST_BYTES = LARGEST_DISK_MIB << 20
+# Layers that a copy may start from. A disk with more is merged before it is frozen.
+LONGEST_CHAIN = 16
+# What a disk reaches only where merging fails again and again, and what nothing may exceed: the VMM
+# needs two descriptors for each layer, and tells of each in an answer that must not be too long.
+MOST_LAYERS = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +55,48 @@ class DiskChain:
 
 
 def find_chain(directory: Path) -> DiskChain:
-    layers = [directory / BLANK_NAME]
-    while (path := directory / f"disk-{len(layers)}.qcow2").exists():
-        layers.append(path)
-    if len(layers) < 2 or not layers[0].exists():
+    blank = directory / BLANK_NAME
+    layers = sorted(directory.glob("disk-*.qcow2"), key=number_of)
+    if not layers or not blank.exists():
         raise StateDamaged(f"The disk of the sandbox in {directory} is gone")
-    return DiskChain(layers=tuple(layers))
+    return DiskChain(layers=(blank, *layers))
+
+
+def number_of(layer: Path) -> int:
+    return int(layer.stem.removeprefix("disk-"))
+
+
+def layer_path(directory: Path, number: int) -> Path:
+    return directory / (BLANK_NAME if number == 0 else f"disk-{number}.qcow2")
+
+
+def close_gaps(directory: Path) -> DiskChain:
+    """Numbers the layers of a machine that does not run from 0 on; at no moment out of order."""
+    for number, layer in enumerate(find_chain(directory).layers):
+        if number_of(layer) != number:
+            layer.rename(layer_path(directory, number))
+    return find_chain(directory)
+
+
+def choose_base(sizes: Sequence[int]) -> int | None:
+    """Upon which layer the top shall lie after a merge. None: the chain is not too long yet.
+
+    `sizes` are the bytes that the layers take, lowest first. A lower layer is merged only if it is no
+    larger than what is merged above it: so what is large is seldom copied. The blank and the layer of
+    the template, which are everybody's, stay.
+    """
+    if len(sizes) <= LONGEST_CHAIN:
+        return None
+    base = max(1, LONGEST_CHAIN // 2 - 1)
+    merged = sum(sizes[base + 1 : -1])
+    while base > 1 and sizes[base] <= merged:
+        merged += sizes[base]
+        base -= 1
+    return base
+
+
+def bytes_taken(layer: Path) -> int:
+    return layer.stat().st_blocks * 512
 
 
 def make_exchange(directory: Path) -> Path:
@@ -78,13 +120,12 @@ def extend_chain(frozen: Sequence[Path], directory: Path, *, size_mib: int) -> D
     """Links the frozen layers into the directory and puts an empty one on top."""
     layers = []
     for number, layer in enumerate(frozen):
-        name = BLANK_NAME if number == 0 else f"disk-{number}.qcow2"
-        target = directory / name
+        target = layer_path(directory, number)
         if target != layer:
             with contextlib.suppress(FileExistsError):
                 os.link(layer, target)
         layers.append(target)
-    top = directory / f"disk-{len(layers)}.qcow2"
+    top = layer_path(directory, len(layers))
     create_layer(top, size_mib << 20)
     return DiskChain(layers=(*layers, top))
 
@@ -125,11 +166,12 @@ def layer_size(path: Path) -> int:
         header = file.read(_HEADER.size)
     if len(header) < _HEADER.size:
         raise StateDamaged(f"The disk {path} is damaged: it has no header")
-    magic, version, backing, _, bits, size, crypt, *_, snapshots, _, features = _HEADER.unpack(
+    magic, version, _, backing, bits, size, crypt, *_, snapshots, _, features = _HEADER.unpack(
         header
     )
     if (magic, version, bits) != (_QCOW2_MAGIC, _QCOW2_VERSION, _CLUSTER_BITS):
         raise StateDamaged(f"The disk {path} is damaged: its header is not one of ours")
+    # Of the backing file it is the name's length that tells: QEMU writes a place for no name, too.
     if backing or crypt or snapshots or features & ~_IS_DIRTY or not 0 < size <= _LARGEST_BYTES:
         raise StateDamaged(
             f"The disk {path} was tampered with: its header asks for what we never use"

@@ -121,7 +121,7 @@ class Foundry:
     ) -> None:
         """Turns the stream of a running machine into a saved one: loaded once, never run."""
         for number, layer in enumerate(layers):
-            os.link(layer, into / (disks.BLANK_NAME if number == 0 else f"disk-{number}.qcow2"))
+            os.link(layer, disks.layer_path(into, number))
         for directory in (into, plan.directory):
             os.link(layers[0].with_name(disks.ROOT_NAME), directory / disks.ROOT_NAME)
         chain = disks.extend_chain(layers, plan.directory, size_mib=plan.disk_mib)

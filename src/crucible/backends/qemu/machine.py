@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Coroutine
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from crucible.backends.qemu import disks
-from crucible.backends.qemu.command import layer_options
 from crucible.backends.qemu.vmm import Vmm
 from crucible.errors import BootFailed, GuestGone, GuestSilent, SandboxError
 from crucible.sandbox.backend import BootPlan, MachineHandle, Stage
@@ -30,6 +30,7 @@ from crucible.sandbox.session import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from crucible.backends.qemu.layers import LiveDisk
     from crucible.network.outlet import Outlet
 
 FROZEN = 2
@@ -116,8 +117,7 @@ class QemuMachine:
 
     async def grow_disk(self, size_mib: int) -> None:
         """Tells the running machine that its disk is larger, and stretches the filesystem over it."""
-        node = f"disk-{len(disks.find_chain(self._plan.directory).layers) - 1}"
-        await self._vmm.monitor.execute("block_resize", {"node-name": node, "size": size_mib << 20})
+        await self._disk.resize(size_mib << 20)
         before = (await self.guest.stats()).disk_total
         deadline = asyncio.get_running_loop().time() + _GROW_DEADLINE_S
         # The guest learns of the new size by an interrupt that it may not have seen yet.
@@ -126,24 +126,31 @@ class QemuMachine:
                 raise BootFailed(f"The machine's disk stayed at {total >> 20} MiB")
             await asyncio.sleep(0.01)
 
+    @cached_property
+    def _disk(self) -> LiveDisk:
+        # Loaded here because a sandbox that is never copied has no need of it.
+        from crucible.backends.qemu.layers import LiveDisk
+
+        return LiveDisk.of(self._plan, self._vmm.monitor)
+
     async def freeze_into(self, stream: Path) -> tuple[Path, ...]:
         """Stands still, writes memory and devices to `stream`, freezes the disk layers, goes on.
 
         Gives the frozen layers, which together with the stream are one consistent moment.
         """
-        frozen = disks.find_chain(self._plan.directory).layers
+        await self._disk.merge_if_long()
         await self._freeze()
         try:
             try:
                 await self.pause()
-                await self._push_layer(len(frozen))
+                frozen = await self._disk.push()
                 await self._vmm.save(stream, with_memory=True)
             except BaseException:
                 await self._vmm.give_up_saving()
-                await drop_unused_layers(self._vmm, self._plan.directory)
                 raise
             finally:
                 await self.resume()
+                await self._disk.tidy()
         finally:
             await self.guest.thaw()
         return frozen
@@ -171,47 +178,6 @@ class QemuMachine:
     async def detach(self) -> None:
         await self.guest.close()
         self._vmm.detach()
-
-    async def _push_layer(self, number: int) -> None:
-        """Puts an empty layer on top of the stopped machine's disk; what is below stays as it is."""
-        monitor = self._vmm.monitor
-        path = self._plan.directory / f"disk-{number}.qcow2"
-        disks.create_layer(path, disks.find_chain(self._plan.directory).size_bytes)
-        fdset = number + 1
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            await monitor.execute("add-fd", {"fdset-id": fdset}, fd=descriptor)
-        finally:
-            os.close(descriptor)
-        file, node = layer_options(
-            number, fdset, is_top=True, is_disposable=self._plan.lifetime == "command"
-        )
-        node["backing"] = None
-        await monitor.execute("blockdev-add", file)
-        await monitor.execute("blockdev-add", node)
-        await monitor.execute(
-            "blockdev-snapshot", {"node": f"disk-{number - 1}", "overlay": f"disk-{number}"}
-        )
-
-
-async def drop_unused_layers(vmm: Vmm, directory: Path) -> None:
-    """Whoever failed or died while it froze a disk may have left an empty layer that nothing is written to."""
-    blocks = await vmm.monitor.execute("query-block")
-    used = {block.get("inserted", {}).get("node-name") for block in blocks}
-    nodes = {
-        node.get("node-name")
-        for node in await vmm.monitor.execute("query-named-block-nodes", {"flat": True})
-    }
-    layers = disks.find_chain(directory).layers
-    for number in reversed(range(1, len(layers))):
-        if f"disk-{number}" in used:
-            return
-        for node in (f"disk-{number}", f"file-{number}"):
-            if node in nodes:
-                await vmm.monitor.execute("blockdev-del", {"node-name": node})
-        with contextlib.suppress(SandboxError):
-            await vmm.monitor.execute("remove-fd", {"fdset-id": number + 1})
-        layers[number].unlink()
 
 
 async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestSession:

@@ -158,6 +158,8 @@ def _check_members(members: list[Member]) -> None:
     names = [member.name for member in members]
     if len(set(names)) != len(names) or not all(_NAME.match(name) for name in names):
         raise ParcelDamaged("it names files that no snapshot has")
+    if sum(name.startswith("disk-") for name in names) > disks.MOST_LAYERS:
+        raise ParcelDamaged("its disk has more layers than any machine can have")
     if not set(names) >= _NEEDED:
         raise ParcelDamaged(f"it lacks {min(_NEEDED - set(names))}")
     if any(not 0 <= member.size <= _LARGEST_FILE for member in members):
