@@ -212,6 +212,15 @@ def test_a_parcel_of_another_version_is_refused_as_such(packed: Path, target: Pa
         unpack(packed, target)
 
 
+def test_a_disk_of_more_layers_than_a_machine_can_have_is_refused(
+    packed: Path, target: Path
+) -> None:
+    more = [[f"disk-{number}.qcow2", 5, SOME_DIGEST] for number in range(2, 999)]
+    with pytest.raises(ParcelDamaged, match="more layers"):
+        unpack(forge(packed, {"facts": {}, "files": [*files_of(packed), *more]}), target)
+    assert list(target.iterdir()) == []
+
+
 def test_a_header_without_end_is_not_read(tmp_path: Path, target: Path) -> None:
     with pytest.raises(ParcelDamaged, match="too long"):
         unpack(forge(tmp_path / "forged", {}, length=1 << 31), target)

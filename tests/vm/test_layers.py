@@ -20,7 +20,6 @@ from tests.vm.test_jail import digests
 
 from crucible.backends.qemu import disks, jail
 from crucible.backends.qemu.disks import find_chain
-from crucible.backends.qemu.jail import find_program
 from crucible.backends.qemu.layers import LiveDisk
 from crucible.backends.qemu.machine import QemuMachine
 from crucible.backends.qemu.qmp import Monitor
@@ -30,6 +29,7 @@ from crucible.sandbox.manager import Held, Manager
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec
 from crucible.sandbox.takeover import take_over
+from crucible.system import require
 
 pytestmark = pytest.mark.vm
 
@@ -235,7 +235,7 @@ async def test_a_merged_disk_is_sound_and_starts_again(
         layers = find_chain(stopped.directory).layers
         assert len(layers) <= 4
         for layer in layers[1:]:
-            words = [find_program("qemu-img"), "check", "-q", "-f", "qcow2", str(layer)]
+            words = [*require("qemu-img"), "check", "-q", "-f", "qcow2", str(layer)]
             await asyncio.to_thread(subprocess.run, words, check=True)
         await manager.start("box")
         again = manager.running("box")
