@@ -336,8 +336,14 @@ async def test_a_merge_that_is_given_up_leaves_the_disk_as_it_was(manager: Manag
         assert await sums(held) == before
 
 
+async def kill(held: Held) -> None:
+    os.kill(held.machine.handle.pid, signal.SIGKILL)
+    assert held.watcher is not None
+    await held.watcher
+
+
 @pytest.mark.usefixtures("short")
-async def test_a_machine_that_is_killed_during_a_merge_starts_again_with_all_its_data(
+async def test_a_machine_that_is_killed_during_a_merge_or_after_it_starts_again_with_all_its_data(
     manager: Manager,
 ) -> None:
     async with sandbox(manager) as held:
@@ -345,9 +351,14 @@ async def test_a_machine_that_is_killed_during_a_merge_starts_again_with_all_its
         await shell(held, "echo last > /workspace/last; sync")
         before = await sums(held)
         async with merging(held):
-            os.kill(held.machine.handle.pid, signal.SIGKILL)
-            assert held.watcher is not None
-            await held.watcher
+            await kill(held)
+        await manager.start("box")
+        again = manager.running("box")
+        assert await sums(again) == before
+        layers = len(find_chain(again.record.directory).layers)
+        await machine_of(again)._disk.merge_if_long()
+        assert len(find_chain(again.record.directory).layers) < layers
+        await kill(again)
         await manager.start("box")
         assert await sums(manager.running("box")) == before
 
