@@ -37,11 +37,15 @@ class PairOutlet:
     def connect(self, name: str, port: int, address: str = "") -> socket.socket:
         """What a program in the machine gets: connected at once, reset later if it was refused."""
         program, ours = _tcp_pair()
+        self.adopt(ours, name, port, address)
+        return program
+
+    def adopt(self, ours: socket.socket, name: str, port: int, address: str = "") -> None:
+        """Makes an ask of a connection that was accepted."""
         self._number += 1
         self._ends[self._number] = ours
         shown = address or "198.18.0.1"
         self._asks.put_nowait(Ask(number=self._number, name=name, address=shown, port=port))
-        return program
 
     async def next(self) -> Ask:
         return await self._asks.get()
@@ -166,6 +170,59 @@ async def a_world(
         loop.set_exception_handler(None)
     assert not mistakes, mistakes
     assert world.gateway.open_connections == 0
+
+
+@asynccontextmanager
+async def a_door(world: World, name: str, port: int) -> AsyncIterator[int]:
+    """A port on loopback for programs that cannot be handed a socket; whoever connects has asked for the name.
+
+    Without a name it speaks SOCKS 5, and the program says what it asks for.
+    """
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def accept(listener: socket.socket) -> None:
+        while True:
+            sock, _ = await loop.sock_accept(listener)
+            sock.setblocking(False)
+            if name:
+                world.outlet.adopt(sock, name, port)
+            else:
+                tasks.add(asyncio.create_task(_socks(world, sock)))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        accepting = asyncio.create_task(accept(listener))
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            for task in (accepting, *tasks):
+                task.cancel()
+            await asyncio.gather(accepting, *tasks, return_exceptions=True)
+
+
+async def _socks(world: World, sock: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def exactly(size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            data += await loop.sock_recv(sock, size - len(data))
+        return data
+
+    methods = (await exactly(2))[1]
+    await exactly(methods)
+    await loop.sock_sendall(sock, b"\x05\x00")
+    kind = (await exactly(4))[3]
+    name = address = ""
+    if kind == 3:
+        name = (await exactly((await exactly(1))[0])).decode()
+    else:
+        family, size = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
+        address = socket.inet_ntop(family, await exactly(size))
+    port = int.from_bytes(await exactly(2), "big")
+    await loop.sock_sendall(sock, b"\x05\x00\x00\x01" + bytes(6))
+    world.outlet.adopt(sock, name, port, address)
 
 
 async def exchange(world: World, name: str, port: int, data: bytes, address: str = "") -> bytes:

@@ -10,13 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from crucible.network.guard import Guard
 from crucible.network.hello import HelloReader, Malformed
 from crucible.network.http1 import Request, RequestReader, split_absolute
 from crucible.network.http2 import PREFACE, FrameReader, Head
 from crucible.network.policy import rule_for
 from crucible.network.proxies import Upstream
+from crucible.network.violation import Violation
 
 MAX_ANSWER_HEAD: Final = 1 << 16
+
+Rewrite = Callable[[Request], Request]
+RewriteHead = Callable[[Head], Head]
 
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})[ \r]")
 
@@ -32,34 +37,21 @@ class Expected:
     is_checked: bool = True
     may_be_silent: bool = False
 
-    def check(self, presented: tuple[str, ...], what: str, *, is_http: bool = False) -> None:
+    def check(self, presented: tuple[str, ...], what: str) -> None:
         """Raises Violation unless every name that was said is the right one."""
         asked = self.name or self.address
         if not presented and self.name and not self.may_be_silent:
             reason = f"the {what} is missing, and `{asked}` was asked for"
-            raise Violation(reason, hint=self._unchecked(), is_http=is_http)
+            raise Violation(reason, hint=self._unchecked())
         for host in presented:
             if host == asked or (not self.name and self.allows(host)):
                 continue
             reason = f"the {what} is `{host}`, but `{asked}` was asked for"
             hint = self._unchecked() if self.name else rule_for(host, self.port)
-            raise Violation(reason, hint=hint, is_http=is_http)
+            raise Violation(reason, hint=hint)
 
     def _unchecked(self) -> str:
         return rule_for(self.name, self.port, "+unchecked")
-
-
-class Violation(Exception):
-    """A stream says that it is for somebody else, or says it so that it cannot be believed.
-
-    `hint` is the rule that would let it pass, if there is one; `is_http` tells whether an answer in HTTP would be read.
-    """
-
-    def __init__(self, reason: str, *, hint: str = "", is_http: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.hint = hint
-        self.is_http = is_http
 
 
 class Claims(Protocol):
@@ -114,14 +106,20 @@ class TlsClaims:
 
 
 class HttpClaims:
-    """Judges every request. An upgrade ends that only when the server has agreed to it."""
+    """Judges every request. An upgrade ends that only when the server has agreed to it.
+
+    `rewrite` has the last word on a request that was found good; `guard` sees what the program sent.
+    """
 
     protocol = "http"
 
-    def __init__(self, expected: Expected, forward: Upstream | None = None) -> None:
+    def __init__(
+        self, expected: Expected, *, rewrite: Rewrite | None = None, guard: Guard | None = None
+    ) -> None:
         self._expected = expected
-        self._forward = forward
-        self._reader = RequestReader(self._request)
+        self._rewrite = rewrite
+        self._guard = guard
+        self._reader = RequestReader(self._request, None if guard is None else guard.body)
         self._answer = bytearray()
         self.is_over = False
 
@@ -133,7 +131,7 @@ class HttpClaims:
         try:
             return self._reader.feed(data)
         except Malformed as error:
-            raise Violation(str(error), is_http=True) from None
+            raise Violation(str(error)) from None
 
     def down(self, data: bytes) -> bytes:
         if not self._reader.is_held:
@@ -156,10 +154,12 @@ class HttpClaims:
 
     def _request(self, request: Request) -> Request:
         if request.method == b"CONNECT":
-            raise Violation("a request asks for a tunnel", is_http=True)
-        self._expected.check(request.hosts, "host of an HTTP request", is_http=True)
-        if self._forward is not None:
-            request = in_absolute_form(request, self._expected, self._forward)
+            raise Violation("a request asks for a tunnel")
+        self._expected.check(request.hosts, "host of an HTTP request")
+        if self._guard is not None:
+            self._guard.head((request.target, *(value for _, value in request.fields)))
+        if self._rewrite is not None:
+            request = self._rewrite(request)
         upgrades = b", ".join(request.values(b"upgrade")).lower()
         if not upgrades:
             return request
@@ -171,13 +171,21 @@ class HttpClaims:
 
 
 class Http2Claims:
-    """Begins with the preface; judges the head of every stream."""
+    """Begins with the preface; judges the head of every stream. `rewrite` and `guard` are as for HTTP/1.x."""
 
-    protocol = "h2c"
-
-    def __init__(self, expected: Expected) -> None:
+    def __init__(
+        self,
+        expected: Expected,
+        *,
+        protocol: str = "h2c",
+        rewrite: RewriteHead | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self.protocol = protocol
         self._expected = expected
-        self._reader = FrameReader(self._head)
+        self._rewrite = rewrite
+        self._guard = guard
+        self._reader = FrameReader(self._head, None if guard is None else self._data)
         self._preface = bytearray()
 
     @property
@@ -203,11 +211,16 @@ class Http2Claims:
     def _head(self, head: Head, hosts: tuple[str, ...]) -> Head | None:
         if any(name == b":method" for name, _ in head):
             self._expected.check(hosts, "authority of an HTTP/2 request")
-        return None
+        if self._guard is not None:
+            self._guard.head(value for _, value in head)
+        return None if self._rewrite is None else self._rewrite(head)
+
+    def _data(self, stream: int, piece: bytes) -> bytes:
+        return piece if self._guard is None else self._guard.body(piece, stream)
 
 
-def in_absolute_form(request: Request, expected: Expected, forward: Upstream) -> Request:
-    """As a proxy wants it."""
+def in_absolute_form(expected: Expected, forward: Upstream, request: Request) -> Request:
+    """As a proxy of the host's wants it."""
     host = expected.name or expected.address
     authority = f"[{host}]" if ":" in host else host
     if expected.port != 80:

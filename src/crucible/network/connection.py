@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Final
 
-from crucible.network.claims import Violation
 from crucible.network.events import Event, Outcome, advice
 from crucible.network.names import normal_name, shown
 from crucible.network.outlet import Ask, ByteStream
 from crucible.network.policy import Decision
+from crucible.network.violation import Violation
 from crucible.network.watch import Watch
 
 HEAD_S: Final = 30.0
@@ -48,6 +48,10 @@ class Connection:
             address="" if ask.name else ask.address,
             port=ask.port,
         )
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.outcome is Outcome.ALLOWED
 
     def settle(self, decision: Decision) -> None:
         self.decision = decision
@@ -122,7 +126,7 @@ class _Relay:
         while data := await self._server.read():
             connection.active = time.monotonic()
             # The lock is taken only for what an answer releases: a server that is not read from may not read.
-            if not watch.is_free and (released := watch.down(data)):
+            if released := watch.down(data):
                 async with self._writing:
                     await self._send(released)
             await self._guest.write(data)

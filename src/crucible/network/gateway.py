@@ -8,19 +8,22 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from crucible.errors import SandboxError
-from crucible.network import addresses
+from crucible.network import addresses, proxy
 from crucible.network.addresses import Classifier, parse_address
-from crucible.network.claims import Expected, Violation
+from crucible.network.claims import Expected, Rewrite, in_absolute_form
 from crucible.network.connection import Connection, relay
 from crucible.network.events import EventSink, Folding, Outcome
-from crucible.network.names import normal_name
+from crucible.network.http1 import Request
+from crucible.network.names import OWN_SUFFIX, normal_name
 from crucible.network.outlet import ByteStream, Outlet
 from crucible.network.policy import Decision, Policy
 from crucible.network.reach import Denied, Reach, Reached
 from crucible.network.refusal import explain, is_told
+from crucible.network.violation import Violation
 from crucible.network.watch import Watch
 
 SWEEP_S: Final = 15.0
@@ -142,51 +145,107 @@ class Gateway:
             self._events.record(connection.event(self._sandbox))
 
     async def _answer(self, connection: Connection) -> None:
-        connection.settle(self.decide(connection.name, connection.address, connection.port))
-        if connection.outcome is Outcome.DENIED:
-            await self._deny(connection)
+        if connection.name.endswith(OWN_SUFFIX):
+            await self._answer_ourselves(connection)
             return
         try:
-            reached = await self._reach(
-                connection.name, connection.address, connection.port, self.decide
-            )
-        except Denied as denied:
-            connection.settle(denied.decision)
-            await self._deny(connection)
+            reached = await self._decide_and_reach(connection)
+        except Denied:
+            if not is_told(connection.port):
+                await self._outlet.refuse(connection.ask)
+                return
+            guest = await self._outlet.take(connection.ask)
+            await self._deny(connection, guest)
             return
-        except OSError as error:
-            connection.fail(_told(error))
+        if reached is None:
             await self._outlet.refuse(connection.ask)
             return
-        await self._carry(connection, reached)
+        try:
+            guest = await self._outlet.take(connection.ask)
+        except BaseException:
+            await reached.stream.abort()
+            raise
+        await self._carry(connection, guest, reached)
 
-    async def _deny(self, connection: Connection) -> None:
-        """A program that speaks HTTP without TLS is told why; every other gets a reset."""
-        if not is_told(connection.port):
+    async def _answer_ourselves(self, connection: Connection) -> None:
+        """Names that nobody else answers to."""
+        if connection.name != proxy.NAME or connection.port != proxy.PORT:
+            connection.settle(_unknown(connection.name))
             await self._outlet.refuse(connection.ask)
             return
         guest = await self._outlet.take(connection.ask)
+        try:
+            await proxy.serve_proxy(connection, guest, self._carry_for_proxy)
+        finally:
+            await guest.abort()
+
+    async def _carry_for_proxy(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        *,
+        rewrite: Rewrite | None = None,
+        greeting: bytes = b"",
+    ) -> None:
+        try:
+            reached = await self._decide_and_reach(connection)
+        except Denied:
+            await explain(guest, connection, self._sandbox, is_read=True)
+            return
+        if reached is None:
+            await explain(guest, connection, self._sandbox, is_read=True, status="502 Bad Gateway")
+            return
+        await self._carry(connection, guest, reached, rewrite=rewrite, greeting=greeting)
+
+    async def _decide_and_reach(self, connection: Connection) -> Reached | None:
+        """None when nobody answers; raises Denied. Either way the connection says why."""
+        name, address, port = connection.name, connection.address, connection.port
+        connection.settle(self.decide(name, address, port))
+        try:
+            if not connection.is_allowed:
+                raise Denied(self.decide(name, address, port))
+            reached = await self._reach(name, address, port, self.decide)
+        except Denied as denied:
+            connection.settle(denied.decision)
+            raise
+        except OSError as error:
+            connection.fail(_told(error))
+            return None
+        connection.settle(reached.decision)
+        connection.address = reached.address or connection.address
+        return reached
+
+    async def _deny(self, connection: Connection, guest: ByteStream) -> None:
+        """A program that speaks HTTP without TLS is told why; every other gets a reset."""
         try:
             await explain(guest, connection, self._sandbox)
         finally:
             await guest.abort()
 
-    async def _carry(self, connection: Connection, reached: Reached) -> None:
+    async def _carry(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        reached: Reached,
+        *,
+        rewrite: Rewrite | None = None,
+        greeting: bytes = b"",
+    ) -> None:
         server = reached.stream
+        expected = self._expected(connection, reached)
+        if reached.forward is not None:
+            rewrite = _then(rewrite, partial(in_absolute_form, expected, reached.forward))
+        watch = Watch(expected, rewrite=rewrite)
         try:
-            connection.settle(reached.decision)
-            connection.address = reached.address or connection.address
-            guest = await self._outlet.take(connection.ask)
-        except BaseException:
-            await server.abort()
-            raise
-        watch = Watch(self._expected(connection, reached), reached.forward)
-        try:
+            if greeting:
+                await guest.write(greeting)
             await relay(connection, guest, server, watch)
             await server.close()
             await guest.close()
         except Violation as violation:
-            await self._report(connection, guest, watch, violation)
+            connection.settle(_violated(violation))
+            if watch.protocol == "http" and not watch.has_answer:
+                await explain(guest, connection, self._sandbox, is_read=True)
         finally:
             await server.abort()
             await guest.abort()
@@ -196,7 +255,7 @@ class Gateway:
             name=connection.name,
             address=connection.address,
             port=connection.port,
-            allows=lambda host: self._allows(host, connection.port),
+            allows=partial(self._allows, port=connection.port),
             is_checked=reached.decision.is_checked,
             may_be_silent=reached.decision.may_be_silent,
         )
@@ -207,14 +266,23 @@ class Gateway:
             return self.decide("", host, port).allowed
         return normal_name(host) is not None and self.decide(host, "", port).allowed
 
-    async def _report(
-        self, connection: Connection, guest: ByteStream, watch: Watch, violation: Violation
-    ) -> None:
-        connection.settle(
-            Decision(allowed=False, rule="names", reason=violation.reason, hint=violation.hint)
-        )
-        if violation.is_http and not watch.has_answer:
-            await explain(guest, connection, self._sandbox, is_read=True)
+
+def _then(first: Rewrite | None, second: Rewrite) -> Rewrite:
+    if first is None:
+        return second
+
+    def both(request: Request) -> Request:
+        return second(first(request))
+
+    return both
+
+
+def _violated(violation: Violation) -> Decision:
+    return Decision(allowed=False, rule="names", reason=violation.reason, hint=violation.hint)
+
+
+def _unknown(name: str) -> Decision:
+    return Decision(allowed=False, rule="names", reason=f"nobody answers to `{name}`")
 
 
 def _told(error: OSError) -> str:

@@ -23,14 +23,19 @@ def is_told(port: int) -> bool:
 
 
 async def explain(
-    guest: ByteStream, connection: Connection, sandbox: str, *, is_read: bool = False
+    guest: ByteStream,
+    connection: Connection,
+    sandbox: str,
+    *,
+    is_read: bool = False,
+    status: str = "403 Forbidden",
 ) -> None:
-    """Answers 403 if a request comes, or was read; returns either way. The caller ends the stream."""
+    """Answers if a request comes, or was read; returns either way. The caller ends the stream."""
     if not is_read and not await _has_asked(guest):
         return
     connection.protocol = "http"
     async with asyncio.timeout(WRITE_S):
-        await guest.write(answer(text_of(connection, sandbox)))
+        await guest.write(answer(text_of(connection, sandbox), status))
         await guest.close()
 
 
@@ -42,7 +47,7 @@ def text_of(connection: Connection, sandbox: str) -> str:
     return text + "\n"
 
 
-def answer(text: str, status: str = "403 Forbidden") -> bytes:
+def answer(text: str, status: str) -> bytes:
     body = text.encode()
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n"

@@ -14,11 +14,12 @@ from crucible.network.claims import (
     Expected,
     Http2Claims,
     HttpClaims,
+    Rewrite,
     TlsClaims,
-    Violation,
 )
+from crucible.network.guard import Guard, Leaks
 from crucible.network.hello import Malformed
-from crucible.network.proxies import Upstream
+from crucible.network.violation import Violation
 
 MAX_FIRST_LINE: Final = 1 << 14
 WEB_PORT: Final = 80
@@ -36,17 +37,27 @@ _HTTP_LINE: Final = re.compile(rb".*HTTP/|GET\s", re.IGNORECASE | re.DOTALL)
 class Watch:
     """One connection's. `up` takes what the program sent and returns what the server may have.
 
-    With `forward`, the server is a proxy of the host's that wants whole requests. `down` is shown what
-    the server sent, and returns what may follow upwards because of it. When `is_free` is set,
-    nothing more will be looked at.
+    `down` is shown what the server sent, and returns what may follow upwards because of it. When `is_free` is set,
+    names are no longer looked at. With `rewrite`, nothing but requests of HTTP/1.x may come; `claims` reads a stream
+    whose protocol is known. `guard` sees all that can be read of what is sent, `leaks` what comes back.
     """
 
-    def __init__(self, expected: Expected, forward: Upstream | None = None) -> None:
+    def __init__(
+        self,
+        expected: Expected,
+        *,
+        rewrite: Rewrite | None = None,
+        guard: Guard | None = None,
+        claims: Claims | None = None,
+        leaks: Leaks | None = None,
+    ) -> None:
         self._expected = expected
-        self._forward = forward
+        self._rewrite = rewrite
+        self._guard = guard
+        self._leaks = leaks
         self._first = bytearray()
         self._sent = b""
-        self._claims: Claims | None = None
+        self._claims = claims
         self.has_answer = False
         self.is_free = not expected.is_checked
 
@@ -66,7 +77,7 @@ class Watch:
     def up(self, data: bytes) -> bytes:
         """Raises Violation."""
         if self.is_free or not data:
-            return data
+            return data if self._guard is None else self._guard.body(data)
         try:
             return self._begin(data) if self._claims is None else self._go_on(self._claims, data)
         except Malformed as error:
@@ -75,11 +86,13 @@ class Watch:
     def end(self) -> None:
         """The program will send no more. Raises Violation if something was begun and never made whole."""
         if self.is_waiting:
-            raise Violation("the head of a stream is cut off", is_http=self.protocol == "http")
+            raise Violation("the head of a stream is cut off")
 
     def down(self, data: bytes) -> bytes:
         """Raises Violation."""
         self.has_answer = True
+        if self._leaks is not None:
+            self._leaks.down(data)
         if self.is_free or self._claims is None:
             return b""
         passed = self._claims.down(data)
@@ -100,8 +113,8 @@ class Watch:
     def _begin(self, data: bytes) -> bytes:
         self._first += data
         first = bytes(self._first)
-        if self._forward is not None:
-            return self._read_as(HttpClaims(self._expected, self._forward))
+        if self._rewrite is not None:
+            return self._read_as(self._http())
         if first[0] == _TLS_RECORD and first[1:2] in (b"", b"\x03"):
             return self._read_as(TlsClaims(self._expected)) if len(first) > 1 else b""
         if _is_old_hello(first):
@@ -113,9 +126,9 @@ class Watch:
         if end is None and len(first) <= MAX_FIRST_LINE:
             return self._half_line(first)
         if first.startswith(_HTTP2):
-            return self._read_as(Http2Claims(self._expected))
+            return self._read_as(Http2Claims(self._expected, guard=self._guard))
         if line != first or _HTTP_LINE.match(line, 0, len(line) if end is None else end.end()):
-            return self._read_as(HttpClaims(self._expected))
+            return self._read_as(self._http())
         return self._let_go(first)
 
     def _half_line(self, first: bytes) -> bytes:
@@ -125,16 +138,23 @@ class Watch:
             return self._let_go(first)
         passed = first[len(self._sent) :]
         self._sent = first
+        if self._guard is not None:
+            self._guard.body(passed)
         return passed
 
     def _let_go(self, first: bytes) -> bytes:
         if self._expected.port == WEB_PORT:
             raise Malformed(f"what is sent to port {WEB_PORT} is neither HTTP nor TLS")
         self.is_free = True
-        return first[len(self._sent) :]
+        return self.up(first)[len(self._sent) :]
+
+    def _http(self) -> HttpClaims:
+        return HttpClaims(self._expected, rewrite=self._rewrite, guard=self._guard)
 
     def _read_as(self, claims: Claims) -> bytes:
         self._claims = claims
+        if isinstance(claims, TlsClaims):
+            self._guard = None
         first = bytes(self._first)
         self._first.clear()
         return self._go_on(claims, first)
