@@ -31,8 +31,12 @@ def address(text: str) -> Address:
     return found
 
 
-async def http2_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers every stream with the authority it named."""
+async def http2_server(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    seen: list[dict[str, str]] | None = None,
+) -> None:
+    """Answers every stream with the authority it named; adds the head to what was seen."""
     made = h2.connection.H2Connection(
         h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
     )
@@ -44,8 +48,14 @@ async def http2_server(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
                 if isinstance(event, h2.events.RequestReceived):
                     made.send_headers(event.stream_id, [(":status", "200")])
                     named = {str(name): str(value) for name, value in event.headers}
+                    if seen is not None:
+                        seen.append(named)
                     answer = named[":authority"].encode()
                     made.send_data(event.stream_id, answer, end_stream=True)
+                elif isinstance(event, h2.events.DataReceived):
+                    made.acknowledge_received_data(
+                        event.flow_controlled_length or 0, event.stream_id
+                    )
             writer.write(made.data_to_send())
             await writer.drain()
     except OSError:

@@ -13,7 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.network.authority import client_context
+
 from crucible.network.addresses import Address, parse_address
+from crucible.network.authority import Authority
 from crucible.network.dial import SocketStream, dial
 from crucible.network.events import Event
 from crucible.network.gateway import Gateway, Limits
@@ -22,6 +25,7 @@ from crucible.network.policy import Policy
 from crucible.network.proxies import Proxies
 from crucible.network.reach import Reach
 from crucible.network.resolver import ResolveFailed
+from crucible.network.secrets import Secrets
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -152,11 +156,26 @@ class World:
 
 @asynccontextmanager
 async def a_world(
-    policy: Policy, *, limits: Limits | None = None, proxies: Proxies | None = None
+    policy: Policy,
+    *,
+    limits: Limits | None = None,
+    proxies: Proxies | None = None,
+    secrets: Secrets | None = None,
+    authority: Authority | None = None,
 ) -> AsyncIterator[World]:
     world = World()
     reach = Reach(resolver=world, dialer=world.dial, proxies=proxies)
-    world.gateway = Gateway(world.outlet, policy, world, sandbox="box", limits=limits, reach=reach)
+    world.gateway = Gateway(
+        world.outlet,
+        policy,
+        world,
+        sandbox="box",
+        limits=limits,
+        reach=reach,
+        secrets=secrets,
+        authority=authority,
+        trust=client_context,
+    )
     running = asyncio.create_task(world.gateway.run())
     mistakes: list[str] = []
     loop = asyncio.get_running_loop()

@@ -15,6 +15,8 @@ from crucible.network.violation import Violation
 from crucible.network.watch import Watch
 
 HEAD_S: Final = 30.0
+ANSWER_S: Final = 300.0
+QUIET_S: Final = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +50,10 @@ class Connection:
             address="" if ask.name else ask.address,
             port=ask.port,
         )
+
+    @property
+    def host(self) -> str:
+        return self.name or self.address
 
     @property
     def is_allowed(self) -> bool:
@@ -86,21 +92,33 @@ class Connection:
 
 
 async def relay(
-    connection: Connection, guest: ByteStream, server: ByteStream, watch: Watch
+    connection: Connection,
+    guest: ByteStream,
+    server: ByteStream,
+    watch: Watch,
+    *,
+    can_half_close: bool = True,
 ) -> None:
-    """Copies both ways until both have ended. Raises Violation, and OSError when a side was reset."""
+    """Copies both ways until both have ended. Raises Violation, and OSError when a side was reset.
+
+    Without `can_half_close`, the server would take the end of what it is sent for the end of everything, so it is
+    told only when it seems to have answered.
+    """
     both = _Relay(connection, guest, server, watch)
-    tasks = [asyncio.create_task(both.up()), asyncio.create_task(both.down())]
+    up, down = asyncio.create_task(both.up(can_half_close)), asyncio.create_task(both.down())
+    tasks = {up, down}
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in tasks:
-            if task.done():
+        while tasks:
+            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
                 task.result()
+            if down in done and both.has_heard_all:
+                return
     finally:
         connection.protocol = watch.protocol
-        for task in tasks:
+        for task in (up, down):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(up, down, return_exceptions=True)
 
 
 class _Relay:
@@ -112,19 +130,24 @@ class _Relay:
         self._server = server
         self._watch = watch
         self._writing = asyncio.Lock()
+        self._last_up = self._last_down = time.monotonic()
+        self.has_heard_all = False
 
-    async def up(self) -> None:
+    async def up(self, can_half_close: bool) -> None:
         while data := await self._read_guest():
             async with self._writing:
                 await self._send(self._watch.up(data))
+        self.has_heard_all = True
         self._watch.end()
+        if not can_half_close and self._watch.protocol == "http":
+            await self._linger()
         async with self._writing:
             await self._server.close_write()
 
     async def down(self) -> None:
         connection, watch = self._connection, self._watch
         while data := await self._server.read():
-            connection.active = time.monotonic()
+            connection.active = self._last_down = time.monotonic()
             # The lock is taken only for what an answer releases: a server that is not read from may not read.
             if released := watch.down(data):
                 async with self._writing:
@@ -136,7 +159,16 @@ class _Relay:
     async def _send(self, passed: bytes) -> None:
         if passed:
             await self._server.write(passed)
+            self._last_up = time.monotonic()
             self._connection.bytes_up += len(passed)
+
+    async def _linger(self) -> None:
+        last = time.monotonic() + ANSWER_S
+        while time.monotonic() < last:
+            quiet = time.monotonic() - self._last_down
+            if self._last_down > self._last_up and quiet > QUIET_S:
+                return
+            await asyncio.sleep(QUIET_S / 4)
 
     async def _read_guest(self) -> bytes:
         if not self._watch.is_waiting:

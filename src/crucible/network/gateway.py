@@ -1,4 +1,4 @@
-"""A sandbox's way out: takes what the machine asks for, decides, dials, copies both ways, and tells of it.
+"""A sandbox's way out: takes or refuses what the machine asks for, keeps count of it, and tells of it.
 
 There is one for each sandbox with a network. Its policy can be replaced while it runs.
 """
@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crucible.errors import SandboxError
 from crucible.network import addresses, proxy
-from crucible.network.addresses import Classifier, parse_address
-from crucible.network.claims import Expected, Rewrite, in_absolute_form
-from crucible.network.connection import Connection, relay
+from crucible.network.addresses import Classifier
+from crucible.network.carrier import Carrier, refusal, told
+from crucible.network.connection import Connection
 from crucible.network.events import EventSink, Folding, Outcome
-from crucible.network.http1 import Request
-from crucible.network.names import OWN_SUFFIX, normal_name
-from crucible.network.outlet import ByteStream, Outlet
+from crucible.network.names import OWN_SUFFIX
+from crucible.network.outlet import Outlet
 from crucible.network.policy import Decision, Policy
-from crucible.network.reach import Denied, Reach, Reached
-from crucible.network.refusal import explain, is_told
-from crucible.network.violation import Violation
-from crucible.network.watch import Watch
+from crucible.network.providers import provider_at
+from crucible.network.reach import Denied, Reach
+from crucible.network.refusal import is_told
+from crucible.network.secrets import Secrets
+
+if TYPE_CHECKING:
+    import ssl
+
+    from crucible.network.authority import Authority
 
 SWEEP_S: Final = 15.0
 CLOSE_S: Final = 5.0
@@ -37,7 +41,11 @@ class Limits:
 
 
 class Gateway:
-    """`run` serves until it is cancelled or the machine has ended; then it raises what the outlet raised."""
+    """`run` serves until it is cancelled or the machine has ended; then it raises what the outlet raised.
+
+    `authority` is needed for secrets that are bound to other hosts than model providers. `trust` gives a context that
+    verifies servers; the host's own by default.
+    """
 
     def __init__(
         self,
@@ -49,14 +57,24 @@ class Gateway:
         limits: Limits | None = None,
         reach: Reach | None = None,
         classify: Classifier = addresses.kind_of,
+        secrets: Secrets | None = None,
+        authority: Authority | None = None,
+        trust: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._outlet = outlet
         self._policy = policy
         self._events = Folding(events)
         self._sandbox = sandbox
         self._limits = limits or Limits()
-        self._reach = reach or Reach()
         self._classify = classify
+        self._carrier = Carrier(
+            decide=self.decide,
+            reach=reach or Reach(),
+            sandbox=sandbox,
+            secrets=secrets or Secrets(),
+            authority=authority,
+            trust=trust,
+        )
         self._open: dict[int, Connection] = {}
 
     @property
@@ -68,7 +86,7 @@ class Gateway:
         """Connections that the new policy does not allow are cut at once."""
         self._policy = policy
         for connection in list(self._open.values()):
-            if connection.outcome is not Outcome.ALLOWED:
+            if not connection.is_allowed:
                 continue
             decision = self.decide(connection.name, connection.address, connection.port)
             if not decision.allowed:
@@ -132,8 +150,8 @@ class Gateway:
         except SandboxError:
             connection.reason = "the machine has ended"
         except OSError as error:
-            if connection.outcome is Outcome.ALLOWED:
-                connection.reason = _told(error)
+            if connection.is_allowed:
+                connection.reason = told(error)
         except Exception as error:
             # A mistake of ours, met by one connection; the others go on, and whoever runs us hears of it.
             connection.fail(f"the gateway failed: {type(error).__name__}")
@@ -149,13 +167,9 @@ class Gateway:
             await self._answer_ourselves(connection)
             return
         try:
-            reached = await self._decide_and_reach(connection)
+            reached = await self._carrier.reach(connection)
         except Denied:
-            if not is_told(connection.port):
-                await self._outlet.refuse(connection.ask)
-                return
-            guest = await self._outlet.take(connection.ask)
-            await self._deny(connection, guest)
+            await self._deny(connection)
             return
         if reached is None:
             await self._outlet.refuse(connection.ask)
@@ -165,127 +179,32 @@ class Gateway:
         except BaseException:
             await reached.stream.abort()
             raise
-        await self._carry(connection, guest, reached)
+        await self._carrier.carry(connection, guest, reached)
 
-    async def _answer_ourselves(self, connection: Connection) -> None:
-        """Names that nobody else answers to."""
-        if connection.name != proxy.NAME or connection.port != proxy.PORT:
-            connection.settle(_unknown(connection.name))
+    async def _deny(self, connection: Connection) -> None:
+        """A program that speaks HTTP without TLS is told why; every other gets a reset."""
+        if not is_told(connection.port):
             await self._outlet.refuse(connection.ask)
             return
         guest = await self._outlet.take(connection.ask)
         try:
-            await proxy.serve_proxy(connection, guest, self._carry_for_proxy)
+            await self._carrier.explain(connection, guest)
         finally:
             await guest.abort()
 
-    async def _carry_for_proxy(
-        self,
-        connection: Connection,
-        guest: ByteStream,
-        *,
-        rewrite: Rewrite | None = None,
-        greeting: bytes = b"",
-    ) -> None:
-        try:
-            reached = await self._decide_and_reach(connection)
-        except Denied:
-            await explain(guest, connection, self._sandbox, is_read=True)
+    async def _answer_ourselves(self, connection: Connection) -> None:
+        """Names that nobody outside answers to."""
+        provider = provider_at(connection.name) if connection.port == 80 else None
+        is_proxy = (connection.name, connection.port) == (proxy.NAME, proxy.PORT)
+        if provider is None and not is_proxy:
+            connection.settle(refusal(f"nobody answers to `{connection.name}`"))
+            await self._outlet.refuse(connection.ask)
             return
-        if reached is None:
-            await explain(guest, connection, self._sandbox, is_read=True, status="502 Bad Gateway")
-            return
-        await self._carry(connection, guest, reached, rewrite=rewrite, greeting=greeting)
-
-    async def _decide_and_reach(self, connection: Connection) -> Reached | None:
-        """None when nobody answers; raises Denied. Either way the connection says why."""
-        name, address, port = connection.name, connection.address, connection.port
-        connection.settle(self.decide(name, address, port))
+        guest = await self._outlet.take(connection.ask)
         try:
-            if not connection.is_allowed:
-                raise Denied(self.decide(name, address, port))
-            reached = await self._reach(name, address, port, self.decide)
-        except Denied as denied:
-            connection.settle(denied.decision)
-            raise
-        except OSError as error:
-            connection.fail(_told(error))
-            return None
-        connection.settle(reached.decision)
-        connection.address = reached.address or connection.address
-        return reached
-
-    async def _deny(self, connection: Connection, guest: ByteStream) -> None:
-        """A program that speaks HTTP without TLS is told why; every other gets a reset."""
-        try:
-            await explain(guest, connection, self._sandbox)
+            if provider is not None:
+                await self._carrier.carry_for_provider(connection, guest, provider)
+            else:
+                await proxy.serve_proxy(connection, guest, self._carrier.carry_by_proxy)
         finally:
             await guest.abort()
-
-    async def _carry(
-        self,
-        connection: Connection,
-        guest: ByteStream,
-        reached: Reached,
-        *,
-        rewrite: Rewrite | None = None,
-        greeting: bytes = b"",
-    ) -> None:
-        server = reached.stream
-        expected = self._expected(connection, reached)
-        if reached.forward is not None:
-            rewrite = _then(rewrite, partial(in_absolute_form, expected, reached.forward))
-        watch = Watch(expected, rewrite=rewrite)
-        try:
-            if greeting:
-                await guest.write(greeting)
-            await relay(connection, guest, server, watch)
-            await server.close()
-            await guest.close()
-        except Violation as violation:
-            connection.settle(_violated(violation))
-            if watch.protocol == "http" and not watch.has_answer:
-                await explain(guest, connection, self._sandbox, is_read=True)
-        finally:
-            await server.abort()
-            await guest.abort()
-
-    def _expected(self, connection: Connection, reached: Reached) -> Expected:
-        return Expected(
-            name=connection.name,
-            address=connection.address,
-            port=connection.port,
-            allows=partial(self._allows, port=connection.port),
-            is_checked=reached.decision.is_checked,
-            may_be_silent=reached.decision.may_be_silent,
-        )
-
-    def _allows(self, host: str, port: int) -> bool:
-        """Whether a stream to a bare address may say that it is for this host."""
-        if parse_address(host) is not None:
-            return self.decide("", host, port).allowed
-        return normal_name(host) is not None and self.decide(host, "", port).allowed
-
-
-def _then(first: Rewrite | None, second: Rewrite) -> Rewrite:
-    if first is None:
-        return second
-
-    def both(request: Request) -> Request:
-        return second(first(request))
-
-    return both
-
-
-def _violated(violation: Violation) -> Decision:
-    return Decision(allowed=False, rule="names", reason=violation.reason, hint=violation.hint)
-
-
-def _unknown(name: str) -> Decision:
-    return Decision(allowed=False, rule="names", reason=f"nobody answers to `{name}`")
-
-
-def _told(error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return "nobody answered in time"
-    return error.strerror or str(error) or type(error).__name__

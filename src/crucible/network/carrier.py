@@ -1,0 +1,256 @@
+"""What happens between a connection that a program wants and the server: decide, reach, watch, copy, say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from crucible.network.addresses import parse_address
+from crucible.network.claims import Expected, Rewrite, in_absolute_form
+from crucible.network.connection import Connection, relay
+from crucible.network.http1 import Request
+from crucible.network.names import normal_name
+from crucible.network.outlet import ByteStream
+from crucible.network.policy import Decision
+from crucible.network.providers import Provider
+from crucible.network.reach import Decide, Denied, Reach, Reached
+from crucible.network.refusal import explain
+from crucible.network.secrets import Secret, Secrets
+from crucible.network.violation import Violation
+from crucible.network.watch import Watch
+
+if TYPE_CHECKING:
+    import ssl
+
+    from crucible.network.authority import Authority
+    from crucible.network.intercept import Interception
+
+
+class Carrier:
+    """`decide` is asked anew each time, since the policy may change. What came of it stands in the connection."""
+
+    def __init__(
+        self,
+        *,
+        decide: Decide,
+        reach: Reach,
+        sandbox: str,
+        secrets: Secrets,
+        authority: Authority | None,
+        trust: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
+        self._decide = decide
+        self._reach = reach
+        self._sandbox = sandbox
+        self._secrets = secrets
+        self._authority = authority
+        self._trust = trust
+        self._made: Interception | None = None
+
+    async def reach(self, connection: Connection) -> Reached | None:
+        """None when nobody answers; raises Denied."""
+        name, address, port = connection.name, connection.address, connection.port
+        decision = self._decide(name, address, port)
+        connection.settle(decision)
+        try:
+            if not decision.allowed:
+                raise Denied(decision)
+            reached = await self._reach(name, address, port, self._decide)
+        except Denied as denied:
+            connection.settle(denied.decision)
+            raise
+        except OSError as error:
+            connection.fail(told(error))
+            return None
+        connection.settle(reached.decision)
+        connection.address = reached.address or connection.address
+        return reached
+
+    async def reach_or_explain(
+        self, connection: Connection, guest: ByteStream, *, is_read: bool
+    ) -> Reached | None:
+        """For programs that are known to speak HTTP: they are told when there is no connection."""
+        try:
+            reached = await self.reach(connection)
+        except Denied:
+            await self.explain(connection, guest, is_read=is_read)
+            return None
+        if reached is None:
+            await self.explain(connection, guest, is_read=is_read, status="502 Bad Gateway")
+        return reached
+
+    async def explain(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        *,
+        is_read: bool = False,
+        status: str = "403 Forbidden",
+    ) -> None:
+        await explain(guest, connection, self._sandbox, is_read=is_read, status=status)
+
+    async def carry(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        reached: Reached,
+        *,
+        rewrite: Rewrite | None = None,
+        greeting: bytes = b"",
+    ) -> None:
+        """Ends both streams."""
+        bound = self._secrets.bound(connection.name, connection.port)
+        try:
+            if greeting:
+                await guest.write(greeting)
+            if bound and rewrite is None and reached.forward is None:
+                await self._carry_with_secrets(connection, guest, reached, bound)
+            else:
+                await self._carry_as_is(connection, guest, reached, rewrite)
+        finally:
+            await reached.stream.abort()
+            await guest.abort()
+
+    async def carry_by_proxy(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        *,
+        rewrite: Rewrite | None = None,
+        greeting: bytes = b"",
+    ) -> None:
+        reached = await self.reach_or_explain(connection, guest, is_read=True)
+        if reached is not None:
+            await self.carry(connection, guest, reached, rewrite=rewrite, greeting=greeting)
+
+    async def carry_for_provider(
+        self, connection: Connection, guest: ByteStream, provider: Provider
+    ) -> None:
+        """A program that came to the plain endpoint of a model provider."""
+        connection.name, connection.port = provider.host, 443
+        bound = self._secrets.bound(provider.host, 443)
+        if not bound:
+            reason = (
+                f"no secret is bound to `{provider.host}`, so `{provider.endpoint}` leads nowhere"
+            )
+            connection.settle(refusal(reason))
+            await self.explain(connection, guest)
+            return
+        reached = await self.reach_or_explain(connection, guest, is_read=False)
+        if reached is None:
+            return
+        try:
+            await self._interception().as_endpoint(connection, guest, provider, reached, bound)
+        except OSError as error:
+            connection.fail(told(error))
+            await self.explain(connection, guest, status="502 Bad Gateway")
+        finally:
+            await reached.stream.abort()
+
+    async def _carry_as_is(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        reached: Reached,
+        rewrite: Rewrite | None = None,
+    ) -> None:
+        expected = self._expected(connection, reached)
+        if reached.forward is not None:
+            rewrite = _both(rewrite, partial(in_absolute_form, expected, reached.forward))
+        is_bound = bool(self._secrets.bound(connection.host, connection.port))
+        guard = self._secrets.guard(connection.host + (" without TLS" if is_bound else ""))
+        watch = Watch(expected, rewrite=rewrite, guard=guard)
+        await self._copy(connection, guest, reached.stream, watch)
+
+    async def _carry_with_secrets(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        reached: Reached,
+        bound: tuple[Secret, ...],
+    ) -> None:
+        from crucible.network.intercept import read_hello
+
+        expected = self._expected(connection, reached)
+        try:
+            hello, guest = await read_hello(guest)
+            if hello is None:
+                await self._carry_as_is(connection, guest, reached)
+                return
+            await self._interception().as_host(connection, guest, hello, reached, expected, bound)
+        except Violation as violation:
+            connection.settle(refusal(violation.reason, violation.hint))
+        except OSError as error:
+            connection.fail(told(error))
+
+    async def _copy_to_tls(
+        self, connection: Connection, guest: ByteStream, server: ByteStream, watch: Watch
+    ) -> None:
+        await self._copy(connection, guest, server, watch, can_half_close=False)
+
+    async def _copy(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        server: ByteStream,
+        watch: Watch,
+        *,
+        can_half_close: bool = True,
+    ) -> None:
+        try:
+            await relay(connection, guest, server, watch, can_half_close=can_half_close)
+            await server.close()
+            await guest.close()
+        except Violation as violation:
+            connection.settle(refusal(violation.reason, violation.hint))
+            if watch.protocol == "http" and not watch.has_answer:
+                await self.explain(connection, guest, is_read=True)
+        except OSError as error:
+            if connection.is_allowed:
+                connection.reason = told(error)
+
+    def _interception(self) -> Interception:
+        if self._made is None:
+            from crucible.network.intercept import Interception
+            from crucible.network.tls import client_context
+
+            trust = self._trust or client_context
+            self._made = Interception(self._secrets, self._authority, self._copy_to_tls, trust)
+        return self._made
+
+    def _expected(self, connection: Connection, reached: Reached) -> Expected:
+        return Expected(
+            name=connection.name,
+            address=connection.address,
+            port=connection.port,
+            allows=partial(self._allows, port=connection.port),
+            is_checked=reached.decision.is_checked,
+            may_be_silent=reached.decision.may_be_silent,
+        )
+
+    def _allows(self, host: str, port: int) -> bool:
+        """Whether a stream to a bare address may say that it is for this host."""
+        if parse_address(host) is not None:
+            return self._decide("", host, port).allowed
+        return normal_name(host) is not None and self._decide(host, "", port).allowed
+
+
+def refusal(reason: str, hint: str = "") -> Decision:
+    return Decision(allowed=False, rule="names", reason=reason, hint=hint)
+
+
+def told(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "nobody answered in time"
+    return error.strerror or str(error) or type(error).__name__
+
+
+def _both(first: Rewrite | None, second: Rewrite) -> Rewrite:
+    if first is None:
+        return second
+
+    def both(request: Request) -> Request:
+        return second(first(request))
+
+    return both

@@ -1,0 +1,158 @@
+"""Puts secrets into requests on their way: as the host itself, to programs that trust the sandbox's authority, or
+behind a plain endpoint for a model provider. The other side is always the real host, over TLS that was verified."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+from crucible.network.authority import Authority
+from crucible.network.claims import Claims, Expected, Http2Claims, HttpClaims
+from crucible.network.connection import HEAD_S, Connection
+from crucible.network.guard import Guard
+from crucible.network.hello import Hello, HelloReader, Malformed
+from crucible.network.http1 import Request, split_absolute
+from crucible.network.outlet import ByteStream
+from crucible.network.providers import Provider
+from crucible.network.proxies import Begun
+from crucible.network.reach import Reached
+from crucible.network.secrets import Secret, Secrets, leaks, put_into_head, put_into_request
+from crucible.network.tls import TlsStream
+from crucible.network.violation import Violation
+from crucible.network.watch import Watch
+
+KNOWN_PROTOCOLS = ("h2", "http/1.1")
+
+Carry = Callable[[Connection, ByteStream, ByteStream, Watch], Awaitable[None]]
+
+
+class Interception:
+    """`carry` copies between two streams under a watch and ends both."""
+
+    def __init__(
+        self,
+        secrets: Secrets,
+        authority: Authority | None,
+        carry: Carry,
+        trust: Callable[[], ssl.SSLContext],
+    ) -> None:
+        self.secrets = secrets
+        self._authority = authority
+        self._carry = carry
+        self._trust = trust
+        self._contexts: dict[tuple[str, ...], ssl.SSLContext] = {}
+
+    async def as_host(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        hello: Hello,
+        reached: Reached,
+        expected: Expected,
+        bound: tuple[Secret, ...],
+    ) -> None:
+        """`guest` begins with the hello, which was read already. Raises Violation and OSError."""
+        if self._authority is None:
+            raise Violation(
+                "a secret is bound to the host, and there is no authority to speak for it"
+            )
+        presented = (hello.server_name,) if hello.server_name else ()
+        strict = replace(expected, is_checked=True, may_be_silent=False)
+        strict.check(presented, "server name of TLS")
+        offered = tuple(name for name in KNOWN_PROTOCOLS if name in hello.protocols)
+        server, protocol = await self._secure(reached.stream, connection.name, offered)
+        context = self._authority.context(connection.name, protocol)
+        inner = TlsStream(guest, context, server_name=None)
+        try:
+            await inner.shake_hands()
+        except ssl.SSLError as error:
+            reason = f"the program does not take the certificate of the sandbox: {error.reason}"
+            raise OSError(reason) from None
+        guard = self.secrets.guard(connection.name, bound)
+        watch = Watch(strict, claims=_claims(strict, protocol, bound, guard), leaks=leaks(bound))
+        _tell(connection, bound)
+        await self._carry(connection, inner, server, watch)
+
+    async def as_endpoint(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        provider: Provider,
+        reached: Reached,
+        bound: tuple[Secret, ...],
+    ) -> None:
+        """Plain HTTP/1.1 from the program, TLS to the provider. Raises OSError."""
+        expected = Expected(name=provider.endpoint, address="", port=80, allows=lambda host: False)
+        server, _ = await self._secure(reached.stream, provider.host, ("http/1.1",))
+        guard = self.secrets.guard(provider.host, bound)
+        rewrite = partial(_for_provider, provider, bound)
+        claims = HttpClaims(expected, rewrite=rewrite, guard=guard)
+        _tell(connection, bound)
+        watch = Watch(expected, claims=claims, leaks=leaks(bound))
+        await self._carry(connection, guest, server, watch)
+
+    async def _secure(
+        self, stream: ByteStream, host: str, protocols: tuple[str, ...]
+    ) -> tuple[TlsStream, str]:
+        if protocols not in self._contexts:
+            # Reading all authorities of the host takes a while.
+            context = await asyncio.to_thread(self._trust)
+            if protocols:
+                context.set_alpn_protocols(list(protocols))
+            self._contexts[protocols] = context
+        server = TlsStream(stream, self._contexts[protocols], server_name=host)
+        try:
+            return server, await server.shake_hands()
+        except ssl.SSLCertVerificationError as error:
+            raise OSError(f"`{host}` is not who it says: {error.verify_message}") from None
+
+
+async def read_hello(guest: ByteStream) -> tuple[Hello | None, ByteStream]:
+    """The hello that a stream begins with, None if it begins otherwise; and the stream as if nothing had been read."""
+    reader = HelloReader()
+    first = b""
+    async with asyncio.timeout(HEAD_S):
+        while True:
+            piece = await guest.read()
+            first += piece
+            if not piece or first[:1] != b"\x16" or first[1:2] not in (b"", b"\x03"):
+                return None, Begun(guest, first)
+            try:
+                hellos = reader.feed(piece)
+            except Malformed as error:
+                raise Violation(str(error)) from None
+            if hellos:
+                return hellos[0], Begun(guest, first)
+
+
+def _claims(
+    expected: Expected, protocol: str, bound: tuple[Secret, ...], guard: Guard | None
+) -> Claims:
+    if protocol == "h2":
+        rewrite_head = partial(put_into_head, bound)
+        return Http2Claims(expected, protocol="h2", rewrite=rewrite_head, guard=guard)
+    return HttpClaims(expected, rewrite=partial(_for_host, bound), guard=guard)
+
+
+def _for_host(bound: tuple[Secret, ...], request: Request) -> Request:
+    if request.method.upper() == b"TRACE":
+        raise Violation("a request asks for its own head back")
+    return put_into_request(bound, request)
+
+
+def _for_provider(provider: Provider, bound: tuple[Secret, ...], request: Request) -> Request:
+    absolute = split_absolute(request.target)
+    fields = (
+        (name, provider.host.encode() if name.lower() == b"host" else value)
+        for name, value in request.fields
+    )
+    target = request.target if absolute is None else absolute[2]
+    return _for_host(bound, replace(request, target=target, fields=tuple(fields)))
+
+
+def _tell(connection: Connection, bound: tuple[Secret, ...]) -> None:
+    names = ", ".join(secret.name for secret in bound)
+    connection.reason += f", with the secret {names}"

@@ -1,0 +1,50 @@
+"""Model providers with a plain endpoint inside the machine, so that their programs need no certificate of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from crucible.network.names import OWN_SUFFIX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """`header` is where its key goes, behind `prefix`. `variables` tell its programs where the endpoint is."""
+
+    name: str
+    host: str
+    header: str
+    prefix: str
+    variables: Mapping[str, str]
+
+    @property
+    def endpoint(self) -> str:
+        return self.name + OWN_SUFFIX
+
+
+@cache
+def providers() -> tuple[Provider, ...]:
+    import tomllib
+    from importlib.resources import files
+
+    text = (files("crucible.network") / "providers.toml").read_text(encoding="utf-8")
+    return tuple(
+        Provider(
+            name=name,
+            host=table["host"],
+            header=table["header"],
+            prefix=table.get("prefix", ""),
+            variables=table["variables"],
+        )
+        for name, table in tomllib.loads(text).items()
+    )
+
+
+def provider_at(endpoint: str) -> Provider | None:
+    return next((found for found in providers() if found.endpoint == endpoint), None)
+
+
+def provider_of(host: str) -> Provider | None:
+    return next((found for found in providers() if found.host == host), None)
