@@ -42,20 +42,22 @@ async def http2_server(
     )
     made.initiate_connection()
     writer.write(made.data_to_send())
+    heads: dict[int, dict[str, str]] = {}
     try:
         while data := await reader.read(65536):
             for event in made.receive_data(data):
                 if isinstance(event, h2.events.RequestReceived):
-                    made.send_headers(event.stream_id, [(":status", "200")])
-                    named = {str(name): str(value) for name, value in event.headers}
+                    heads[event.stream_id] = {str(name): str(text) for name, text in event.headers}
                     if seen is not None:
-                        seen.append(named)
-                    answer = named[":authority"].encode()
-                    made.send_data(event.stream_id, answer, end_stream=True)
+                        seen.append(heads[event.stream_id])
                 elif isinstance(event, h2.events.DataReceived):
                     made.acknowledge_received_data(
                         event.flow_controlled_length or 0, event.stream_id
                     )
+                elif isinstance(event, h2.events.StreamEnded):
+                    answer = heads[event.stream_id][":authority"].encode()
+                    made.send_headers(event.stream_id, [(":status", "200")])
+                    made.send_data(event.stream_id, answer, end_stream=True)
             writer.write(made.data_to_send())
             await writer.drain()
     except OSError:
