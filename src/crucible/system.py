@@ -51,6 +51,7 @@ _EVERYWHERE = (
 FOR_TESTS = (
     Need(package="cpio", program="cpio", why="reads the first filesystem of a machine back"),
     Need(package="git", program="git", why="takes the diffs that are shown"),
+    Need(package="curl", program="curl", why="is a client that a network has to carry"),
     Need(package="iproute2", program="ip", why="makes a network for tests to reach"),
     Need(package="docker-registry", program="docker-registry", why="is a registry to pull from"),
     Need(package="openssl", program="openssl", why="makes certificates for that registry"),

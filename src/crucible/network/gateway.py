@@ -6,6 +6,7 @@ There is one for each sandbox with a network. Its policy can be replaced while i
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from crucible.network.names import OWN_SUFFIX
 from crucible.network.outlet import Outlet
 from crucible.network.policy import Decision, Policy
 from crucible.network.providers import provider_at
+from crucible.network.proxies import Proxies
 from crucible.network.reach import Denied, Reach
 from crucible.network.refusal import is_told
 from crucible.network.secrets import Secrets
@@ -43,8 +45,8 @@ class Limits:
 class Gateway:
     """`run` serves until it is cancelled or the machine has ended; then it raises what the outlet raised.
 
-    `authority` is needed for secrets that are bound to other hosts than model providers. `trust` gives a context that
-    verifies servers; the host's own by default.
+    Without a `reach`, the host's own resolver and proxy settings are used; without a `trust`, servers are verified as
+    the host's programs do. `authority` is needed for secrets bound to other hosts than model providers.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Gateway:
         self._classify = classify
         self._carrier = Carrier(
             decide=self.decide,
-            reach=reach or Reach(),
+            reach=reach or Reach(proxies=Proxies.of(os.environ)),
             sandbox=sandbox,
             secrets=secrets or Secrets(),
             authority=authority,
