@@ -39,7 +39,11 @@ func bound(family, kind int, address syscall.Sockaddr) (int, error) {
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	err = syscall.SetsockoptInt(socket, syscall.SOL_IP, ipFreebind, 1)
+	// Connections inherit it, and then do not keep a server of the user's from their port.
+	err = syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	if err == nil {
+		err = syscall.SetsockoptInt(socket, syscall.SOL_IP, ipFreebind, 1)
+	}
 	if err == nil && family == syscall.AF_INET {
 		err = syscall.SetsockoptInt(socket, syscall.SOL_IP, ipTransparent, 1)
 	}
