@@ -56,6 +56,7 @@ def forged():
 attempt("name", lambda: tcp(socket.AF_INET, (socket.gethostbyname("example.com"), 80)))
 attempt("v4", lambda: tcp(socket.AF_INET, ("1.2.3.4", 80)))
 attempt("v6", lambda: tcp(socket.AF_INET6, ("2001:db8::1", 80)))
+attempt("mapped", lambda: tcp(socket.AF_INET6, ("::ffff:1.2.3.4", 80)))
 attempt("private", lambda: tcp(socket.AF_INET, ("10.0.0.1", 80)))
 attempt("metadata", lambda: tcp(socket.AF_INET, ("169.254.169.254", 80)))
 attempt("resolver", lambda: udp(socket.AF_INET, ("8.8.8.8", 53)))
@@ -71,7 +72,7 @@ attempt("forged", forged)
 
 UNREACHABLE = {
     "name": "no name",
-    **dict.fromkeys(("v4", "v6", "private", "metadata", "resolver-tcp"), "ENETUNREACH"),
+    **dict.fromkeys(("v4", "v6", "mapped", "private", "metadata", "resolver-tcp"), "ENETUNREACH"),
     **dict.fromkeys(("resolver", "resolver6", "broadcast", "multicast"), "ENETUNREACH"),
     **dict.fromkeys(("ping", "ping6", "raw-udp", "forged"), "ENETUNREACH"),
 }
@@ -92,17 +93,54 @@ async def test_every_tcp_connection_is_for_the_host_to_refuse_and_the_rest_has_n
 ) -> None:
     async with outside(box) as host:
         found = await ways(box)
-    refused = dict.fromkeys(("v4", "v6", "private", "metadata", "resolver-tcp"), "ECONNRESET")
+    refused = dict.fromkeys(
+        ("v4", "v6", "mapped", "private", "metadata", "resolver-tcp"), "ECONNRESET"
+    )
     assert found == {**UNREACHABLE, **refused, "name": "ECONNRESET"}
     assert [(ask.name, ask.address, ask.port) for ask in host.asked if not ask.name] == [
         ("", "1.2.3.4", 80),
         ("", "2001:db8::1", 80),
+        ("", "1.2.3.4", 80),
         ("", "10.0.0.1", 80),
         ("", "169.254.169.254", 80),
         ("", "8.8.8.8", 53),
     ]
     assert [(ask.name, ask.port) for ask in host.asked if ask.name] == [("example.com", 80)]
     assert await ways(box) == UNREACHABLE
+
+
+async def test_ways_around_connect_are_shut_too(box: Held) -> None:
+    """Fast open, multipath and packets of one's own making."""
+    script = """
+import errno, socket, struct
+def attempt(work):
+    try:
+        work()
+        print("worked")
+    except OSError as error:
+        print(errno.errorcode.get(error.errno, str(error)))
+def fast():
+    with socket.socket() as s:
+        s.sendto(b"x", 0x20000000, ("1.2.3.4", 80))
+        print(s.recv(1))
+def multipath():
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as s:
+        s.connect(("1.2.3.4", 80))
+        print(s.recv(1))
+def forged():
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP) as s:
+        s.settimeout(20)
+        s.sendto(struct.pack("!HHIIBBHHH", 4000, 80, 1, 0, 5 << 4, 2, 1000, 0, 0), ("1.2.3.4", 0))
+attempt(fast)
+attempt(multipath)
+attempt(forged)
+"""
+    done = await python(box, script)
+    assert done.output.decode().split()[0] == "ENETUNREACH", done.errors
+    assert done.output.decode().split()[1] in ("ENETUNREACH", "ECONNREFUSED", "EPROTONOSUPPORT")
+    async with outside(box, tell_what_was_asked) as host:
+        assert (await python(box, "print()")).exit.status == 0
+    assert host.asked == []
 
 
 @pytest.mark.parametrize("user", ["", USER], ids=["root", "user"])

@@ -11,9 +11,19 @@ const (
 	bpfProgLoad   = 5
 	bpfLinkCreate = 28
 
-	bpfMapTypeSockmap   = 15
-	bpfProgTypeSkLookup = 30
-	bpfAttachSkLookup   = 36
+	bpfMapTypeArray   = 2
+	bpfMapTypeSockmap = 15
+	bpfMapMmapable    = 1 << 10
+)
+
+// Hook is a place where the kernel runs a program: the kind of program, and which of its kind.
+type Hook struct{ kind, attach uint32 }
+
+var (
+	HookSkLookup   = Hook{30, 36} // of a network namespace: which socket gets a connection
+	HookConnectV4  = Hook{18, 10} // of a group of processes: whether a socket may connect
+	HookConnectV6  = Hook{18, 11}
+	HookDatagramV4 = Hook{18, 14} // or send to an address without connecting
 )
 
 // Instruction is one of the kernel's virtual machine.
@@ -25,8 +35,23 @@ type Instruction struct {
 }
 
 // SocketMap makes a map from small numbers to sockets.
-func SocketMap(size uint32) (int, error) {
-	request := struct{ kind, keySize, valueSize, entries, flags uint32 }{bpfMapTypeSockmap, 4, 4, size, 0}
+func SocketMap(size uint32) (int, error) { return newMap(bpfMapTypeSockmap, size, 0) }
+
+// Flag makes a map of one number, which is zero, and shows it in our memory.
+func Flag() (fd int, value *uint32, err error) {
+	if fd, err = newMap(bpfMapTypeArray, 1, bpfMapMmapable); err != nil {
+		return -1, nil, err
+	}
+	page, err := syscall.Mmap(fd, 0, syscall.Getpagesize(), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		syscall.Close(fd)
+		return -1, nil, err
+	}
+	return fd, (*uint32)(unsafe.Pointer(&page[0])), nil
+}
+
+func newMap(kind, size, flags uint32) (int, error) {
+	request := struct{ kind, keySize, valueSize, entries, flags uint32 }{kind, 4, 4, size, flags}
 	return bpf(bpfMapCreate, unsafe.Pointer(&request), unsafe.Sizeof(request))
 }
 
@@ -42,10 +67,11 @@ func SocketMapPut(sockets int, key uint32, socket int) error {
 	return err
 }
 
-// LoadSkLookup checks a program that chooses the socket for a connection.
-func LoadSkLookup(program []Instruction) (int, error) {
+// Hang has the kernel check a program and run it at a hook of target, a namespace or a group, for as long
+// as we live.
+func Hang(hook Hook, target int, program []Instruction) error {
 	license := [4]byte{'M', 'I', 'T'}
-	request := struct {
+	load := struct {
 		kind, count           uint32
 		instructions, license unsafe.Pointer
 		logLevel, logSize     uint32
@@ -54,17 +80,17 @@ func LoadSkLookup(program []Instruction) (int, error) {
 		name                  [16]byte
 		device, attach        uint32
 	}{
-		kind: bpfProgTypeSkLookup, count: uint32(len(program)), attach: bpfAttachSkLookup,
+		kind: hook.kind, count: uint32(len(program)), attach: hook.attach,
 		instructions: unsafe.Pointer(&program[0]), license: unsafe.Pointer(&license),
 	}
-	return bpf(bpfProgLoad, unsafe.Pointer(&request), unsafe.Sizeof(request))
-}
-
-// AttachSkLookup puts such a program in charge of a network namespace, for as long as the returned
-// descriptor is open.
-func AttachSkLookup(program, namespace int) (int, error) {
-	request := struct{ program, target, attach, flags uint32 }{uint32(program), uint32(namespace), bpfAttachSkLookup, 0}
-	return bpf(bpfLinkCreate, unsafe.Pointer(&request), unsafe.Sizeof(request))
+	fd, err := bpf(bpfProgLoad, unsafe.Pointer(&load), unsafe.Sizeof(load))
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	link := struct{ program, target, attach, flags uint32 }{uint32(fd), uint32(target), hook.attach, 0}
+	_, err = bpf(bpfLinkCreate, unsafe.Pointer(&link), unsafe.Sizeof(link)) // its descriptor stays open
+	return err
 }
 
 func bpf(command uintptr, request unsafe.Pointer, size uintptr) (int, error) {

@@ -14,7 +14,7 @@ const (
 	r6
 	r7
 	r8
-	_
+	r9
 	r10 // the end of the stack
 )
 
@@ -49,6 +49,24 @@ func (a *assembler) loadMap(to register, fd int) {
 
 func (a *assembler) jump(label string) { a.jumpBy(0x05, 0, 0, label) }
 
+// lookUp leaves in r0 a pointer to what a map has under the number in a register, or zero.
+func (a *assembler) lookUp(sought int, key register) {
+	a.store(r10, -4, key)
+	a.loadMap(r1, sought)
+	a.move(r2, r10)
+	a.add(r2, -4)
+	a.call(1) // bpf_map_lookup_elem
+}
+
+// jumpUnlessSet looks at a flag; it spoils the first registers.
+func (a *assembler) jumpUnlessSet(flag int, label string) {
+	a.set(r0, 0)
+	a.lookUp(flag, r0)
+	a.jumpNull(r0, label)
+	a.load(r1, r0, 0)
+	a.jumpEqual(r1, 0, label)
+}
+
 // jumpNull compares the whole of a pointer, as the kernel's checker wants it.
 func (a *assembler) jumpNull(of register, label string) { a.jumpBy(0x15, of, 0, label) }
 
@@ -62,7 +80,7 @@ func (a *assembler) jumpUnequal(of register, value int32, label string) {
 
 func (a *assembler) jumpBy(code uint8, of register, value int32, label string) {
 	if a.jumps == nil {
-		a.jumps = map[int]string{}
+		a.jumps, a.labels = map[int]string{}, map[string]int{}
 	}
 	a.jumps[len(a.program)] = label
 	a.emit(code, of, 0, 0, value)

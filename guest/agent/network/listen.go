@@ -45,11 +45,8 @@ func (n *Network) attend(stream *channel.Stream) (*ear, error) {
 	if n.ear != nil {
 		return nil, failure.New(failure.Exists, "somebody listens already")
 	}
-	if err := n.routes.open(); err != nil {
-		n.routes.close()
-		return nil, err
-	}
 	n.ear = &ear{stream: stream, asks: make(chan *connection, pendingMost)}
+	n.gate.open()
 	return n.ear, nil
 }
 
@@ -72,7 +69,7 @@ func (n *Network) silence(listening *ear) {
 		return
 	}
 	n.ear = nil
-	n.routes.close()
+	n.gate.shut()
 	for number, made := range n.pending {
 		made.giveUp.Stop()
 		made.reset()

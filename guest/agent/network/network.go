@@ -23,7 +23,7 @@ const (
 type Network struct {
 	names    *dns.Table
 	resolver *resolver
-	routes   *routes
+	gate     gate
 	windows  windows
 	broken   error // why there can be no network
 
@@ -67,14 +67,17 @@ func (n *Network) open() error {
 	if err != nil {
 		return err
 	}
-	if n.routes, err = openRoutes(v6 >= 0); err != nil {
-		return err
+	if n.gate, err = newGate(); err != nil {
+		return os.NewSyscallError("gate", err)
 	}
-	if err := n.routes.prepare(); err != nil {
-		return err
-	}
-	if err := steer([slots]int{slotV4: v4, slotV6: v6, slotNames: questions}); err != nil {
+	if err := steer([slots]int{slotV4: v4, slotV6: v6, slotNames: questions}, n.gate.fd); err != nil {
 		return os.NewSyscallError("sk_lookup", err)
+	}
+	if err := n.gate.tellUnreachable(); err != nil {
+		return os.NewSyscallError("connect hook", err)
+	}
+	if err := makeAllOurs(v6 >= 0); err != nil {
+		return err
 	}
 	if n.resolver, err = openResolver(n.names, questions); err != nil {
 		return err

@@ -13,81 +13,66 @@ const (
 	answerBytes   = 4096
 	universeScope = 0
 
-	ruleToTable      = 1
-	attributeRuleTo  = 1
-	attributeRuleFor = 6
-	attributeRuleIP  = 22
+	ruleToTable           = 1
+	attributeRuleTo       = 1
+	attributeRulePriority = 6
+	attributeRuleProtocol = 22
 )
 
-// routes is a conversation with the kernel about where addresses lead. A table of our own decides whether
-// there is a way out: with its one route every address is the machine's own, without it none is but those
-// of the loopback. Only TCP is sent to that table, so everything else is unreachable at any time.
-type routes struct {
-	socket  int
-	message []byte
-	answer  []byte
-	hasV6   bool
-}
+// routes is a conversation with the kernel about where addresses lead.
+type routes struct{ socket int }
 
-func openRoutes(hasV6 bool) (*routes, error) {
+// makeAllOurs makes every address one of the machine's own, for TCP alone: so connections to them can be
+// steered, and everything else has no way at any time.
+func makeAllOurs(hasV6 bool) error {
 	socket, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_ROUTE)
 	if err != nil {
-		return nil, os.NewSyscallError("netlink", err)
+		return os.NewSyscallError("netlink", err)
 	}
-	return &routes{socket: socket, answer: make([]byte, answerBytes), hasV6: hasV6}, nil
-}
-
-// prepare does once what need not be done when the way is opened.
-func (r *routes) prepare() error {
+	defer syscall.Close(socket)
+	r := routes{socket}
 	// Programs look for an address besides 127.0.0.1 before they ask for one of others.
-	if err := r.ask(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE,
+	if err := r.ask(syscall.RTM_NEWADDR,
 		[]byte{syscall.AF_INET, 32, 0, universeScope, loopback, 0, 0, 0},
 		attribute{syscall.IFA_LOCAL, ownAddress[:]}, attribute{syscall.IFA_ADDRESS, ownAddress[:]},
 	); err != nil {
 		return os.NewSyscallError("add address", err)
 	}
-	priority := attribute{attributeRuleFor, binary.NativeEndian.AppendUint32(nil, rulePriority)}
-	tcp := attribute{attributeRuleIP, []byte{syscall.IPPROTO_TCP}}
-	if err := r.addRule(syscall.AF_INET, 0, priority, tcp); err != nil {
+	tcp := attribute{attributeRuleProtocol, []byte{syscall.IPPROTO_TCP}}
+	udp := attribute{attributeRuleProtocol, []byte{syscall.IPPROTO_UDP}}
+	source := attribute{syscall.RTA_PREFSRC, ownAddress[:]}
+	if err := r.addRoute(syscall.AF_INET, source); err != nil {
 		return err
 	}
-	if err := r.addRule(syscall.AF_INET, 32, priority, attribute{attributeRuleTo, namesAddress[:]}); err != nil {
+	if err := r.addRule(syscall.AF_INET, 0, tcp); err != nil {
 		return err
 	}
-	if !r.hasV6 {
+	if err := r.addRule(syscall.AF_INET, 32, udp, attribute{attributeRuleTo, namesAddress[:]}); err != nil {
+		return err
+	}
+	if !hasV6 {
 		return nil
 	}
-	return r.addRule(syscall.AF_INET6, 0, priority, tcp)
+	if err := r.addRoute(syscall.AF_INET6); err != nil {
+		return err
+	}
+	return r.addRule(syscall.AF_INET6, 0, tcp)
 }
 
+// addRule sends what the attributes tell to a table of our own.
 func (r *routes) addRule(family, prefix byte, attributes ...attribute) error {
 	header := []byte{family, prefix, 0, 0, wayOut, 0, 0, ruleToTable, 0, 0, 0, 0}
-	err := r.ask(syscall.RTM_NEWRULE, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL, header, attributes...)
-	return os.NewSyscallError("add rule", err)
+	priority := attribute{attributeRulePriority, binary.NativeEndian.AppendUint32(nil, rulePriority)}
+	return os.NewSyscallError("add rule", r.ask(syscall.RTM_NEWRULE, header, append(attributes, priority)...))
 }
 
-// open makes every address one of the machine's own.
-func (r *routes) open() error { return r.change(syscall.RTM_NEWROUTE, syscall.NLM_F_CREATE) }
-
-// close makes them unreachable again.
-func (r *routes) close() error { return r.change(syscall.RTM_DELROUTE, 0) }
-
-func (r *routes) change(kind uint16, flags uint16) error {
-	device := attribute{syscall.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopback)}
-	source := attribute{syscall.RTA_PREFSRC, ownAddress[:]}
-	if err := r.ask(kind, flags, everywhere(syscall.AF_INET), device, source); err != nil {
-		return os.NewSyscallError("route", err)
-	}
-	if !r.hasV6 {
-		return nil
-	}
-	return os.NewSyscallError("route", r.ask(kind, flags, everywhere(syscall.AF_INET6), device))
-}
-
-func everywhere(family byte) []byte {
-	return []byte{
+// addRoute makes that table say that every address is the machine's own.
+func (r *routes) addRoute(family byte, attributes ...attribute) error {
+	header := []byte{
 		family, 0, 0, 0, wayOut, syscall.RTPROT_STATIC, syscall.RT_SCOPE_HOST, syscall.RTN_LOCAL, 0, 0, 0, 0,
 	}
+	device := attribute{syscall.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopback)}
+	return os.NewSyscallError("add route", r.ask(syscall.RTM_NEWROUTE, header, append(attributes, device)...))
 }
 
 type attribute struct {
@@ -95,10 +80,9 @@ type attribute struct {
 	value []byte
 }
 
-// ask sends one message and returns the kernel's verdict.
-func (r *routes) ask(kind, flags uint16, header []byte, attributes ...attribute) error {
-	message := append(r.message[:0], make([]byte, syscall.NLMSG_HDRLEN)...)
-	message = append(message, header...)
+// ask has the kernel create something and returns its verdict.
+func (r *routes) ask(kind uint16, header []byte, attributes ...attribute) error {
+	message := append(make([]byte, syscall.NLMSG_HDRLEN), header...)
 	for _, each := range attributes {
 		message = binary.NativeEndian.AppendUint16(message, uint16(syscall.SizeofRtAttr+len(each.value)))
 		message = binary.NativeEndian.AppendUint16(message, each.kind)
@@ -109,19 +93,19 @@ func (r *routes) ask(kind, flags uint16, header []byte, attributes ...attribute)
 	}
 	binary.NativeEndian.PutUint32(message, uint32(len(message)))
 	binary.NativeEndian.PutUint16(message[4:], kind)
-	binary.NativeEndian.PutUint16(message[6:], flags|syscall.NLM_F_REQUEST|syscall.NLM_F_ACK)
-	r.message = message
+	binary.NativeEndian.PutUint16(message[6:], syscall.NLM_F_REQUEST|syscall.NLM_F_ACK|syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
 	if err := syscall.Sendto(r.socket, message, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
 		return err
 	}
-	count, _, err := syscall.Recvfrom(r.socket, r.answer, 0)
+	answer := make([]byte, answerBytes)
+	count, _, err := syscall.Recvfrom(r.socket, answer, 0)
 	if err != nil {
 		return err
 	}
-	if count < syscall.NLMSG_HDRLEN+4 || binary.NativeEndian.Uint16(r.answer[4:]) != syscall.NLMSG_ERROR {
+	if count < syscall.NLMSG_HDRLEN+4 || binary.NativeEndian.Uint16(answer[4:]) != syscall.NLMSG_ERROR {
 		return syscall.EPROTO
 	}
-	if verdict := int32(binary.NativeEndian.Uint32(r.answer[syscall.NLMSG_HDRLEN:])); verdict != 0 {
+	if verdict := int32(binary.NativeEndian.Uint32(answer[syscall.NLMSG_HDRLEN:])); verdict != 0 {
 		return syscall.Errno(-verdict)
 	}
 	return nil

@@ -16,8 +16,8 @@ const (
 )
 
 // steer makes the kernel hand connections that would leave the machine to our sockets, whatever their
-// port, and leaves alone what is for the machine itself.
-func steer(sockets [slots]int) error {
+// port, and leaves alone what is for the machine itself. While flag is zero it drops them.
+func steer(sockets [slots]int, flag int) error {
 	found, err := linux.SocketMap(slots)
 	if err != nil {
 		return err
@@ -31,18 +31,16 @@ func steer(sockets [slots]int) error {
 			return err
 		}
 	}
-	program, err := linux.LoadSkLookup(steering(found))
+	return hang(linux.HookSkLookup, "/proc/self/ns/net", steering(found, flag))
+}
+
+func hang(hook linux.Hook, path string, program []linux.Instruction) error {
+	target, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer syscall.Close(program)
-	namespace, err := syscall.Open("/proc/self/ns/net", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(namespace)
-	_, err = linux.AttachSkLookup(program, namespace) // never closed: it steers for as long as we live
-	return err
+	defer syscall.Close(target)
+	return linux.Hang(hook, target, program)
 }
 
 // Where the kernel tells the program what is being looked up.
@@ -56,9 +54,9 @@ const (
 
 // steering is the program. Addresses are numbers as the processor reads the bytes of the wire, and both
 // processors that we know read the first byte as the lowest.
-func steering(sockets int) []linux.Instruction {
+func steering(sockets, flag int) []linux.Instruction {
 	const dropped, passed = 0, 1
-	p := &assembler{labels: map[string]int{}}
+	p := &assembler{}
 	p.move(r6, r1)
 	p.load(r2, r6, atProtocol)
 	p.jumpEqual(r2, syscall.IPPROTO_UDP, "names")
@@ -69,7 +67,7 @@ func steering(sockets int) []linux.Instruction {
 	p.jumpEqual(r2, asRead(ownAddress), "pass")
 	p.and(r2, 0xff)
 	p.jumpEqual(r2, 127, "pass")
-	p.set(r2, slotV4)
+	p.set(r9, slotV4)
 	p.jump("steer")
 
 	p.label("v6")
@@ -81,7 +79,7 @@ func steering(sockets int) []linux.Instruction {
 	}
 	p.jump("pass")
 	p.label("outside")
-	p.set(r2, slotV6)
+	p.set(r9, slotV6)
 	p.jump("steer")
 
 	p.label("names")
@@ -89,14 +87,11 @@ func steering(sockets int) []linux.Instruction {
 	p.jumpUnequal(r2, asRead(namesAddress), "pass")
 	p.load(r2, r6, atLocalPort)
 	p.jumpUnequal(r2, namesPort, "pass")
-	p.set(r2, slotNames)
+	p.set(r9, slotNames)
 
 	p.label("steer")
-	p.store(r10, -4, r2)
-	p.loadMap(r1, sockets)
-	p.move(r2, r10)
-	p.add(r2, -4)
-	p.call(1) // bpf_map_lookup_elem
+	p.jumpUnlessSet(flag, "drop")
+	p.lookUp(sockets, r9)
 	p.jumpNull(r0, "drop")
 	p.move(r7, r0)
 	p.move(r1, r6)
