@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
+import subprocess
 import tarfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -218,6 +221,31 @@ def test_bars_are_drawn_on_a_terminal_and_wiped_in_the_end(crucible: CommandLine
         assert process.wait(60) == 0
     assert sha256(layer)[7:19].encode() + b" [" in seen
     assert seen.endswith(b"\x1b[J")
+
+
+def test_an_interrupt_ends_a_pull_and_keeps_what_came(crucible: CommandLine) -> None:
+    made = make_image({"big": os.urandom(100_000)})
+    digest = sha256(made.layers[0])
+
+    def script(request: Seen) -> Reply:
+        """Half of the layer, and then silence; the second time all that is asked for."""
+        reply = honest(made)(request)
+        if digest not in request.path or len(server.asked(digest)) > 1:
+            return reply
+        return Reply(body=reply.body[:50_000], length=len(reply.body), stalls=True)
+
+    with hostile(script) as server:
+        name = f"{server.host}/x:1"
+        process = crucible.start("image", "pull", name, stderr=subprocess.DEVNULL)
+        part = crucible.home / "images/oci/blobs/sha256" / f"{digest[7:]}.part"
+        while not (part.exists() and part.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 130
+        crucible.ok("image", "pull", name)
+        asked = server.asked(digest)[1].headers["Range"]
+        assert 0 < int(asked.removeprefix("bytes=").removesuffix("-")) <= 50_000
 
 
 def test_a_bar_is_as_long_as_its_share() -> None:

@@ -91,6 +91,9 @@ def statuses(path: Path) -> Iterator[os.stat_result]:
 def _count(home: Path, kind: str) -> int:
     if kind not in _COUNTED:
         return 0
+    if kind == "images":
+        built, pulled = (home / kind).glob("*/current"), (home / kind).glob("oci/tags/*.json")
+        return sum(1 for _ in built) + sum(1 for _ in pulled)
     try:
         inner = [path for path in (home / kind).iterdir() if not path.name.startswith(".")]
     except OSError:
