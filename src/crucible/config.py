@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.errors import BadSetting
+from crucible.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from crucible.client import protocol, terminal
@@ -29,6 +28,7 @@ from crucible.client.flows import DescriptorSink, Outbound
 from crucible.client.link import LinkLost
 from crucible.client.signals import Wakeup
 from crucible.errors import CrucibleError, OwnerUnreachable
+from crucible.values import dataclass
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 DETACH_WAIT_S = 5.0

@@ -14,10 +14,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.errors import HostDiskFull
+from crucible.values import dataclass
 
 FORMAT = 1
 Facts = Mapping[str, str | tuple[str, ...]]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.errors import BadReference, ImageDamaged, ImageMissing
 from crucible.images import bundle
 from crucible.images.bundle import Bundle, BundleDamaged
 from crucible.images.lock import held
+from crucible.values import dataclass
 
 ROOT_FILE = "root.squashfs"
 PACKAGES_FILE = "packages.txt"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.errors import KernelMissing
 from crucible.images import bundle
 from crucible.images.bundle import Bundle, BundleDamaged
+from crucible.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

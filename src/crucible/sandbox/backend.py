@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from crucible.images.catalog import Image
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.session import ExecInfo, HasOutlet, Identity, Process, Session
+from crucible.values import dataclass
 
 # The size of the disk on which large input is laid down for a machine; PROTOCOL.md fixes it.
 EXCHANGE_BYTES = 4 << 20

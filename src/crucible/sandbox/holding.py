@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
 
 from crucible.images.catalog import Image
 from crucible.sandbox import processes
@@ -12,6 +11,7 @@ from crucible.sandbox.backend import KeepsMachines, Machine, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import SandboxRecord
+from crucible.values import dataclass, field
 
 
 @dataclass(slots=True, kw_only=True)

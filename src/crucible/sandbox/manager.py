@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -29,6 +28,7 @@ from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.processes import start_mark
 from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.spec import SandboxSpec, check_name
+from crucible.values import dataclass, field, replace
 
 FIRST_HOST_UID = 1_900_000_001
 CONSOLE_NAME = "console.log"

@@ -13,11 +13,11 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crucible.sandbox.session import Channel, Chunk
+from crucible.values import dataclass, field
 
 FILE_NAME = "output.log"
 OLD_NAME = "output.log.1"
@@ -60,14 +60,15 @@ class OutputLog:
         """The log of a command that begins."""
         note = json.dumps(facts).encode()
         self.append(Piece(stream=stream, channel=Channel.INPUT, offset=0, data=note))
-        return StreamLog(self, stream, facts)
+        return StreamLog(log=self, stream=stream, facts=facts)
 
     def resume(self, stream: int) -> StreamLog:
         """The log of a command that another process began, where that process left it."""
-        found = StreamLog(self, stream, {})
+        found = StreamLog(log=self, stream=stream, facts={})
         for piece in self.pieces():
             if _begins(piece, stream):
-                found = StreamLog(self, stream, _facts(piece) if piece.stream else {})
+                facts = _facts(piece) if piece.stream else {}
+                found = StreamLog(log=self, stream=stream, facts=facts)
             elif piece.stream == stream and piece.channel is Channel.INPUT:
                 found.facts.update(_facts(piece))
             elif piece.stream == stream:
@@ -117,7 +118,7 @@ class OutputLog:
             self._file = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StreamLog:
     """One command's part of the log. Bytes that come again, as after a crash, are kept once."""
 

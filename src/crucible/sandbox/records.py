@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from crucible.errors import (
 )
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import SandboxSpec, parse_spec
+from crucible.values import asdict, dataclass, replace
 
 FORMAT = 1
 FILE_NAME = "records.sqlite"

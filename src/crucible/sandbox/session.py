@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, Protocol
+
+from crucible.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from crucible.errors import BadName, BadSetting
 from crucible.sandbox.isolation import Isolation, parse_isolation
 from crucible.sandbox.profiles import DEFAULT_PROFILE, NETWORK_MODES, find_profile
+from crucible.values import dataclass, field
 
 MEMORY_TIERS_MIB = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 DEFAULT_MEMORY_MIB = 512

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import time
 from functools import cached_property
@@ -34,6 +33,7 @@ from crucible.sandbox.identity import new_identity
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.scratch import scratch_directory
 from crucible.sandbox.spec import DEFAULT_DISK_MIB, SMALLEST_DISK_MIB
+from crucible.values import replace
 
 if TYPE_CHECKING:
     from crucible.backends.qemu.machine import QemuMachine
@@ -140,7 +140,7 @@ class QemuBackend:
         with scratch_directory(self._home, "snapshot") as scratch:
             stream = scratch / "stream"
             layers = await machine.freeze_into(stream)
-            loader = dataclasses.replace(
+            loader = replace(
                 plan,
                 sandbox_id=scratch.name,
                 directory=scratch,
@@ -184,7 +184,7 @@ class QemuBackend:
             name = f"template-{key}-{template_key({'home': str(self._home)})[:8]}"
             bury(directory, name, None)
             await foundry.make_template(
-                dataclasses.replace(
+                replace(
                     plan,
                     sandbox_id=name,
                     name="template",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from crucible.values import dataclass
 
 AGENT_PORT = "crucible.agent"
 CONSOLE_BYTES = 65536

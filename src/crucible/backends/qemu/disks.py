@@ -13,12 +13,12 @@ import os
 import struct
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.errors import BuildFailed, HostDiskFull, StateDamaged
 from crucible.sandbox.backend import EXCHANGE_BYTES
 from crucible.sandbox.spec import LARGEST_DISK_MIB
+from crucible.values import dataclass
 
 ROOT_NAME = "root.squashfs"
 BLANK_NAME = "disk-0.raw"

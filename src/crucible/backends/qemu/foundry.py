@@ -7,7 +7,6 @@ import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -24,6 +23,7 @@ from crucible.images.kernel import Kernel
 from crucible.sandbox.backend import BootPlan
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.session import Command
+from crucible.values import dataclass
 
 if TYPE_CHECKING:
     from crucible.backends.qemu.machine import QemuMachine

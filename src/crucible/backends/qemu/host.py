@@ -12,13 +12,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.jail import KVM_DEVICE, WRAPPER
 from crucible.programs import find_program
 from crucible.sandbox.isolation import Isolation
+from crucible.values import dataclass
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

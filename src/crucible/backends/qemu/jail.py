@@ -9,13 +9,13 @@ import signal
 import stat
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.backends.qemu.limits import LimitsGroup
 from crucible.errors import BootFailed
 from crucible.programs import find_program
 from crucible.sandbox.backend import Lifetime
+from crucible.values import dataclass
 
 KVM_DEVICE = Path("/dev/kvm")
 WRAPPER = "bwrap"

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
+
+from crucible.values import dataclass
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 GROUP_PREFIX = "crucible-"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from crucible.backends.qemu import disks, memory
 from crucible.errors import TemplateDamaged
+from crucible.values import asdict, dataclass
 
 FORMAT = 1
 MEMORY_FILE = "ram"

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from crucible.backends.qemu.qmp import Monitor, MonitorClosed
 from crucible.errors import BootFailed
 from crucible.sandbox import processes
 from crucible.sandbox.backend import MachineHandle
+from crucible.values import dataclass
 
 MONITOR_SOCKET = "monitor.sock"
 AGENT_SOCKET = "agent.sock"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from crucible.sandbox.service.requests import (
 from crucible.sandbox.service.talk import Detached, Running, hang_up, talk
 from crucible.sandbox.service.unwatched import CLAIM_S, Unwatched
 from crucible.sandbox.session import Channel, Chunk, Command, Exit
+from crucible.values import asdict
 
 _LARGEST_OFFSET = 1 << 62
 

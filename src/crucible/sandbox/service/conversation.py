@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
@@ -26,8 +25,7 @@ class ClientGone(CrucibleError):
     code = "client-gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     kind: int
     payload: bytes
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from crucible.client import protocol
@@ -14,6 +13,7 @@ from crucible.sandbox.output_log import StreamLog
 from crucible.sandbox.service.conversation import ClientGone, Conversation
 from crucible.sandbox.service.requests import whole
 from crucible.sandbox.session import Channel, Chunk, Exit, Process
+from crucible.values import dataclass
 
 HANGUP_GRACE_S = 5.0
 _FLUSH_S = 2.0
