@@ -555,6 +555,25 @@ def test_plain_http_is_not_spoken_to_a_host_that_was_not_named(
     assert image.digest == made.digest
 
 
+def test_a_named_host_that_only_has_the_plain_port_is_found_there(
+    ways: Ways, made: MadeImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    real = socket.create_connection
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        return real(("127.0.0.1", {80: server.port, 443: 9}[address[1]]), timeout)
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    settings = RegistrySettings(insecure=frozenset(("registry.example",)))
+    with hostile(honest(made)) as server:
+        image = pull(parse_reference("registry.example/x:1"), ways(settings=settings))
+        with pytest.raises(RegistryUnreachable):
+            pull(parse_reference("other.example/x:1"), ways(settings=settings))
+    assert image.digest == made.digest
+
+
 def log_in(ways: Ways, host: str, user: str, password: str) -> None:
     pair = base64.b64encode(f"{user}:{password}".encode()).decode()
     write_login(ways, {host: {"auth": pair}})

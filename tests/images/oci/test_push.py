@@ -22,6 +22,7 @@ def pushing(ways: Ways, settings: RegistrySettings | None = None, chunk: int = 1
     return Pushing(
         settings=settings or RegistrySettings(),
         report=lambda stage, detail: ways.said.append(detail),
+        progress=lambda digest, sent, size: ways.seen.append((digest, sent, size)),
         environment=ways.environment,
         pause=ways.pauses.append,
         chunk_bytes=chunk,
@@ -34,12 +35,15 @@ def test_what_was_pushed_can_be_pulled(
 ) -> None:
     made = make_image({"a": os.urandom(20_000)}, {"b": os.urandom(10)})
     image = pull(parse_reference(registry.push("from:1", made)), ways())
+    ways.seen.clear()
     target = parse_reference(f"localhost:{registry.port}/to/{chunk}:1")
     assert push(Store(ways.home), image, target, pushing(ways, chunk=chunk)) == made.digest
     elsewhere = Ways(tmp_path / "elsewhere")
     again = pull(target, elsewhere())
     assert again.digest == made.digest
     assert [layer.path.read_bytes() for layer in again.layers] == list(made.layers)
+    counted = [sent for digest, sent, _ in ways.seen if digest == again.layers[0].digest]
+    assert (counted == sorted(counted), counted[-1]) == (True, len(made.layers[0]))
 
 
 def test_blobs_of_the_same_registry_are_taken_over_not_sent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
@@ -117,17 +117,28 @@ class _Upload:
             sent += self.how.chunk_bytes
         joint = "&" if "?" in location.target else "?"
         last = replace(location, target=f"{location.target}{joint}digest={blob.digest}")
-        with self._ask("PUT", last, headers=_OCTETS, body=self._part(blob, sent)) as response:
+        part, count = self._part(blob, sent), self._counter(blob, sent)
+        with self._ask("PUT", last, headers=_OCTETS, body=part, on_sent=count) as response:
             if response.status not in (201, 202, 204):
                 raise self._refused(response, blob.digest)
 
     def _send_chunk(self, blob: Descriptor, offset: int, location: Url) -> Url:
         end = offset + self.how.chunk_bytes - 1
         headers = {**_OCTETS, "Content-Range": f"{offset}-{end}"}
-        part = self._part(blob, offset)
-        with self._ask("PATCH", location, headers=headers, body=part) as response:
-            self.how.progress(blob.digest, end + 1, blob.size)
+        part, count = self._part(blob, offset), self._counter(blob, offset)
+        with self._ask("PATCH", location, headers=headers, body=part, on_sent=count) as response:
             return self._location(response)
+
+    def _counter(self, blob: Descriptor, offset: int) -> Callable[[int], None]:
+        """Progress within a part. A part that is sent again counts on, but never past the blob's end."""
+        sent = offset
+
+        def count(size: int) -> None:
+            nonlocal sent
+            sent = min(sent + size, blob.size)
+            self.how.progress(blob.digest, sent, blob.size)
+
+        return count
 
     def _part(self, blob: Descriptor, offset: int) -> FilePart:
         length = min(self.how.chunk_bytes, blob.size - offset)
@@ -156,6 +167,7 @@ class _Upload:
         scope: str = "",
         headers: Mapping[str, str] | None = None,
         body: bytes | FilePart | None = None,
+        on_sent: Callable[[int], None] | None = None,
     ) -> Response:
         return self._repository.server.ask(
             Ask(
@@ -164,6 +176,7 @@ class _Upload:
                 scope=scope or self._scope(),
                 headers=headers or {},
                 body=body,
+                on_sent=on_sent,
             )
         )
 

@@ -177,7 +177,9 @@ class Server:
     def _send(self, request: Request) -> Response:
         try:
             return self._transport.send(request)
-        except NotTls:
+        except (NotTls, NoConnection) as error:
+            if isinstance(error, NoConnection) and (self._port or request.url.scheme == "http"):
+                raise
             plain = replace(request.url, scheme="http", port=self._port or 80)
             if request.url.host != self._host or not self._may_use(plain):
                 raise
