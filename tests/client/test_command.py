@@ -454,12 +454,22 @@ def test_being_out_of_time_or_memory_is_told(tmp_path: Path) -> None:
     def late(peer: Peer) -> None:
         peer.request()
         peer.start()
-        peer.say(ok={"exit": {"status": 124, "timed_out": True}})
+        peer.say(
+            ok={
+                "exit": {"status": 124},
+                "limit": {"name": "time", "value": "2 s", "option": "--timeout"},
+            }
+        )
 
     def greedy(peer: Peer) -> None:
         peer.request()
         peer.start()
-        peer.say(ok={"exit": {"status": 137, "out_of_memory": True}})
+        peer.say(
+            ok={
+                "exit": {"status": 137},
+                "limit": {"name": "memory", "value": "1 MiB", "option": "--memory"},
+            }
+        )
 
     with playing(tmp_path, late, greedy) as service:
         for status, words in ((124, b"time limit"), (137, b"out of memory")):

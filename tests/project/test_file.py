@@ -38,6 +38,11 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         vcpus = 2
         memory_mb = 1024
         disk_mb = 4096
+        processes = 50
+        output_mb = 10
+        connections = 8
+        idle_timeout = "10m"
+        ttl = "2h"
         [security]
         profile = "restrictive"
         read_only = false
@@ -54,6 +59,7 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
     assert found == {
         "name": "box", "image": "base", "user": "root", "workdir": "/srv", "environment": {"A": "1"},
         "agent": "claude", "cpus": 2, "memory_mib": 1024, "disk_mib": 4096,
+        "processes": 50, "output_mib": 10, "connections": 8, "idle_timeout_s": 600.0, "ttl_s": 7200.0,
         "profile": "restrictive", "read_only": False, "drop_capabilities": False,
         "min_isolation": "software-vm", "network": "allowlist", "allow": ["example.org"],
         "deny": ["*.example.org"], "ports": ["9000:80"],
@@ -79,6 +85,7 @@ def test_the_network_is_turned_off_by_a_flag_and_left_to_the_profile_by_the_othe
         ("[resources]\nmemory = 1\n", "'memory' in [resources]", "Did you mean `memory_mb`?"),
         ("[resources]\nvcpus = '2'\n", "'vcpus' in [resources]", "a whole number"),
         ("[resources]\nvcpus = true\n", "'vcpus' in [resources]", "a whole number"),
+        ("[resources]\nttl = 'soon'\n", "'soon'", "10m"),
         ("[security]\nnetwork = 'no'\n", "'network' in [security]", "true or false"),
         ("[security]\nprofile = 'lax'\n", "'lax'", "permissive, moderate, restrictive"),
         ("[network]\nmode = 'on'\n", "'on'", "off, allowlist, full"),

@@ -22,7 +22,7 @@ from crucible.wire.notes import Note, Started, decode_window, encode_note, encod
 from crucible.wire.requests import Request, Verb, decode_request, verb_of
 
 OUTPUT, ERRORS = 1, 2
-FINE = Ended(0, 0, False, 0, 0, 0)
+FINE = Ended(0, 0, 0, 0, 0, 0)
 
 
 class ScriptedGuest:

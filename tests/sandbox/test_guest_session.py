@@ -83,7 +83,7 @@ def test_run_returns_what_the_command_wrote_and_how_it_ended() -> None:
         guest.send(Kind.DATA, stream, b"out", OUTPUT)
         guest.send(Kind.DATA, stream, b"err", ERRORS)
         guest.send(Kind.DATA, stream, b"put", OUTPUT)
-        guest.ended(stream, Ended(0, 7, False, 2_000_000_000, 500_000_000, 4096))
+        guest.ended(stream, Ended(0, 7, 0, 2_000_000_000, 500_000_000, 4096))
         assert (await guest.expect(Kind.FORGET)).stream == stream
 
     command = Command(
@@ -104,11 +104,11 @@ def test_run_returns_what_the_command_wrote_and_how_it_ended() -> None:
 @pytest.mark.parametrize(
     "ended, status, signal, timed_out, out_of_memory",
     [
-        (Ended(0, 0, False, 0, 0, 0), 0, None, False, False),
-        (Ended(0, 124, False, 0, 0, 0), 124, None, False, False),
-        (Ended(0, 255, False, 0, 0, 0), 255, None, False, False),
-        (Ended(1, 9, True, 0, 0, 0), 137, 9, False, True),
-        (Ended(2, 15, False, 0, 0, 0), 124, None, True, False),
+        (Ended(0, 0, 0, 0, 0, 0), 0, None, False, False),
+        (Ended(0, 124, 0, 0, 0, 0), 124, None, False, False),
+        (Ended(0, 255, 0, 0, 0, 0), 255, None, False, False),
+        (Ended(1, 9, 1, 0, 0, 0), 137, 9, False, True),
+        (Ended(2, 15, 0, 0, 0, 0), 124, None, True, False),
     ],
 )
 def test_an_exit_follows_the_shell(
@@ -122,7 +122,7 @@ def test_an_exit_follows_the_shell(
     assert (exit.timed_out, exit.out_of_memory) == (timed_out, out_of_memory)
 
 
-@pytest.mark.parametrize("ended", [Ended(0, 256, False, 0, 0, 0), Ended(1, 0, False, 0, 0, 0)])
+@pytest.mark.parametrize("ended", [Ended(0, 256, 0, 0, 0, 0), Ended(1, 0, 0, 0, 0, 0)])
 def test_an_exit_that_cannot_be_is_refused(ended: Ended) -> None:
     async def part(guest: ScriptedGuest) -> None:
         guest.ended(await guest.started(), ended)
@@ -159,7 +159,7 @@ def test_output_beyond_the_cap_is_dropped_and_the_command_goes_on() -> None:
         stream = await guest.started()
         await guest.output(stream, 3 * WINDOW_BYTES)
         guest.send(Kind.DATA, stream, b"e", ERRORS)
-        guest.ended(stream, Ended(0, 5, False, 0, 0, 0))
+        guest.ended(stream, Ended(0, 5, 0, 0, 0, 0))
 
     done = played(lambda session: session.run(TRUE, max_output=1000), part)
     assert (len(done.output), done.errors, done.exit.status) == (1000, b"e", 5)

@@ -30,6 +30,9 @@ func (g *Group) PeakBytes() uint64 { return number(g.path+"/memory.peak", "") }
 // group's own limit, the user's or the machine's was reached.
 func (g *Group) OomKills() uint64 { return number(g.path+"/memory.events", "oom_kill") }
 
+// RefusedForks counts the processes that could not be started because the group had its most.
+func (g *Group) RefusedForks() uint64 { return number(g.path+"/pids.events", "max") }
+
 // Pids lists the group's processes.
 func (g *Group) Pids() []int { return pidsOf(g.path) }
 

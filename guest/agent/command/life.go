@@ -103,7 +103,10 @@ func (e *Execution) conclude(status syscall.WaitStatus) *wire.ExecResult {
 		PeakBytes: e.group.PeakBytes(),
 	}
 	if e.group.OomKills() > 0 {
-		result.OutOfMemory = 1
+		result.Hit |= wire.HitMemory
+	}
+	if e.group.RefusedForks() > 0 {
+		result.Hit |= wire.HitProcesses
 	}
 	if status.Signaled() {
 		result.How, result.Code = wire.HowKilled, uint32(status.Signal())

@@ -98,19 +98,24 @@ const (
 	HowTimedOut = 2
 )
 
+const (
+	HitMemory    = 1
+	HitProcesses = 2
+)
+
 type ExecResult struct {
-	How         uint8
-	Code        uint32
-	OutOfMemory uint8
-	WallNs      uint64
-	CpuNs       uint64
-	PeakBytes   uint64
+	How       uint8
+	Code      uint32
+	Hit       uint8
+	WallNs    uint64
+	CpuNs     uint64
+	PeakBytes uint64
 }
 
 func (m *ExecResult) fields(b *body) {
 	b.upTo(&m.How, HowTimedOut)
 	b.u32(&m.Code)
-	b.u8(&m.OutOfMemory)
+	b.upTo(&m.Hit, HitMemory|HitProcesses)
 	b.u64(&m.WallNs)
 	b.u64(&m.CpuNs)
 	b.u64(&m.PeakBytes)

@@ -13,6 +13,12 @@ from crucible.client import terminal
 from crucible.client.exchange import Connect, Upload
 
 _SIGNALLED = 128
+_LIMITS = {
+    "time": "The command was ended after its time limit",
+    "memory": "The command was killed because the sandbox ran out of memory",
+    "output": "The command was killed because it wrote more than its output may be",
+    "processes": "The command could not start more processes than it may have",
+}
 
 
 def command_fields(
@@ -76,15 +82,14 @@ def join(
             f"Left the command running; return with `crucible attach --to {detached.started.stream} {name}`"
         )
         return 0
-    if ended.exit.timed_out:
-        render.tell(f"error: The command was ended after its time limit of {_seconds(request)}")
-        render.tell("hint: Allow more with --timeout")
-    elif ended.exit.out_of_memory:
-        render.tell("error: The command was killed because the sandbox ran out of memory")
-        render.tell("hint: Give the sandbox more with --memory")
+    _tell_limit(ended.answer.get("limit"))
     return ended.exit.status
 
 
-def _seconds(request: dict[str, Any]) -> str:
-    limit = request.get("command", {}).get("timeout_s")
-    return f"{limit:g} s" if isinstance(limit, int | float) else "the sandbox"
+def _tell_limit(limit: object) -> None:
+    """Which limit the command met, its value, and what raises it."""
+    if not isinstance(limit, dict):
+        return
+    said = _LIMITS.get(str(limit.get("name")), "The command met a limit")
+    render.tell(f"error: {said} ({render.visible(str(limit.get('value')))})")
+    render.tell(f"hint: Allow more with {render.visible(str(limit.get('option')))}")

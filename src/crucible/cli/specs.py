@@ -57,6 +57,15 @@ OPTIONS = (
         metavar="[[ADDRESS:]HERE:]THERE",
         is_repeatable=True,
     ),
+    Option("pids", "processes that a command may have (default: no limit)", metavar="N"),
+    Option(
+        "max-output",
+        "end a command that writes more, like 100M (default: no limit)",
+        metavar="SIZE",
+    ),
+    Option("max-connections", "connections to the network at once (default: 256)", metavar="N"),
+    Option("idle-timeout", "stop it when nothing was done in it for so long", metavar="TIME"),
+    Option("ttl", "remove it when it is so old, running or not", metavar="TIME"),
     Option("read-only", "let it write nothing but scratch files in memory"),
     Option("drop-capabilities", "take the powers of root away inside"),
     Option(
@@ -114,7 +123,7 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
 def options(arguments: Arguments) -> dict[str, Any]:
     """What the command line sets, by the field of the specification."""
     from crucible.sandbox.isolation import parse_isolation
-    from crucible.sandbox.spec import parse_environment, parse_size_mib
+    from crucible.sandbox.spec import parse_duration_s, parse_environment, parse_size_mib
 
     names = ("image", "backend", "workdir", "user", "profile", "network")
     fields: dict[str, Any] = {
@@ -130,6 +139,14 @@ def options(arguments: Arguments) -> dict[str, Any]:
         fields["min_isolation"] = parse_isolation(text)
     if arguments.flag("no-network"):
         fields["network"] = "off"
+    for name, target in (("pids", "processes"), ("max-connections", "connections")):
+        if text := arguments.value(name):
+            fields[target] = whole_number(text, f"--{name}")
+    if text := arguments.value("max-output"):
+        fields["output_mib"] = parse_size_mib(text)
+    for name, target in (("idle-timeout", "idle_timeout_s"), ("ttl", "ttl_s")):
+        if text := arguments.value(name):
+            fields[target] = parse_duration_s(text) or 0.0
     if texts := arguments.values("publish"):
         fields["ports"] = texts
     for name in ("allow", "deny"):

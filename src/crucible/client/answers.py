@@ -36,12 +36,10 @@ class Started:
 class Exit:
     """How a command ended, with the status we end with too."""
 
-    __slots__ = ("out_of_memory", "status", "timed_out", "wall_s")
+    __slots__ = ("status", "wall_s")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.status = whole(fields, "status", EXIT_FAILED)
-        self.timed_out = fields.get("timed_out") is True
-        self.out_of_memory = fields.get("out_of_memory") is True
         wall = fields.get("wall_s")
         self.wall_s = float(wall) if isinstance(wall, int | float) else 0.0
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crucible.errors import BadSetting, PathRefused, suggestion
-from crucible.project.schema import SECTIONS, Key, find_key, names_in
+from crucible.project.schema import SECTIONS, TIME, Key, find_key, names_in
+from crucible.sandbox.spec import parse_duration_s
 
 FILE_NAME = "crucible.toml"
 _MAX_BYTES = 1 << 20
@@ -58,7 +59,7 @@ def _checked(path: str, key: Key, value: Any) -> Any:
         raise BadSetting(f"{where} is {_shown(value)}", hint=f"It must be {key.kind.said}")
     if key.choices and value not in key.choices:
         raise BadSetting(f"{where} is {_shown(value)}", hint=f"Use one of {', '.join(key.choices)}")
-    return value
+    return (parse_duration_s(str(value)) or 0.0) if key.kind is TIME else value
 
 
 def _is_text(value: Any) -> bool:

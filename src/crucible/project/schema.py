@@ -18,6 +18,7 @@ class Kind(NamedTuple):
 TEXT = Kind((str,), "a text in quotes", {"type": "string"})
 WHOLE = Kind((int,), "a whole number", {"type": "integer", "minimum": 0})
 FLAG = Kind((bool,), "true or false", {"type": "boolean"})
+TIME = Kind((str,), 'a time such as "10m"', {"type": "string"})
 TEXTS = Kind((list,), "a list of texts", {"type": "array", "items": {"type": "string"}})
 PAIRS = Kind(
     (dict,), "a table of texts", {"type": "object", "additionalProperties": {"type": "string"}}
@@ -49,6 +50,11 @@ KEYS = (
     Key("resources", "vcpus", WHOLE, "cpus", "processors, 1 to 16"),
     Key("resources", "memory_mb", WHOLE, "memory_mib", "memory in MiB, rounded up to the next tier"),
     Key("resources", "disk_mb", WHOLE, "disk_mib", "size of the disk in MiB, from 256"),
+    Key("resources", "processes", WHOLE, "processes", "processes that a command may have; 0 is no limit"),
+    Key("resources", "output_mb", WHOLE, "output_mib", "output in MiB after which a command is ended; 0 is no limit"),
+    Key("resources", "connections", WHOLE, "connections", "connections to the network at once"),
+    Key("resources", "idle_timeout", TIME, "idle_timeout_s", "stop it when nothing was done in it for so long: `10m`"),
+    Key("resources", "ttl", TIME, "ttl_s", "remove it when it is so old: `2h`"),
     Key("security", "profile", TEXT, "profile", "where all else begins from", tuple(PROFILES)),
     Key("security", "network", FLAG, "network", "false turns the network off, whatever the profile"),
     Key("security", "read_only", FLAG, "read_only", "whether the sandbox can write to its disk"),

@@ -100,6 +100,8 @@ def _with_profile(settings: Settings) -> Settings:
 def _option_name(target: str) -> str:
     words = {
         "memory_mib": "memory", "disk_mib": "disk", "environment": "env",
-        "min_isolation": "min-isolation", "drop_capabilities": "cap-drop",
+        "processes": "pids", "output_mib": "max-output", "connections": "max-connections",
+        "idle_timeout_s": "idle-timeout", "ttl_s": "ttl", "ports": "publish",
+        "min_isolation": "min-isolation",
     }  # fmt: skip
     return "--" + words.get(target, target.replace("_", "-"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from crucible.images.catalog import Image
 from crucible.sandbox import processes
@@ -30,6 +33,26 @@ class Held:
     has_strangers: bool = False
     watcher: asyncio.Task[None] | None = None
     awake: asyncio.Event = field(default_factory=lambda: _set(asyncio.Event()))
+    users: int = 0
+    used_at: float = field(default_factory=time.monotonic)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """For as long as somebody has something to do with it, it is not idle."""
+        self.users += 1
+        try:
+            yield
+        finally:
+            self.users -= 1
+            self.used_at = time.monotonic()
+
+    def touch(self) -> None:
+        self.used_at = time.monotonic()
+
+    def idle_s(self) -> float:
+        if self.users or self.doors.is_busy:
+            self.used_at = time.monotonic()
+        return time.monotonic() - self.used_at
 
     async def furnish(self) -> None:
         """Opens its doors and closes what its specification closes, once all that it is given is in it."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from crucible.client.connection import Owner as Client
 from crucible.client.protocol import SOCKET_NAME
 from crucible.errors import SandboxError, StateDamaged
+from crucible.sandbox.expiry import Expiry
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.reconcile import bury_dead_temporaries, remove_strays
@@ -94,13 +95,16 @@ class Owner:
             accepting = asyncio.create_task(self._accept(listener))
             await self._take_over()
             self._ready.set()
+            expiry = Expiry(self._manager)
+            expiring = asyncio.create_task(expiry.run())
             while not self._leaving.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._idle_s):
                         await self._leaving.wait()
-                if not self._manager.held and not self._clients:
+                if not self._manager.held and not self._clients and not expiry.is_busy:
                     break
             accepting.cancel()
+            expiring.cancel()
         finally:
             (self._manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
             listener.close()

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from crucible.network.outlet import Outlet
 
 
+LIMIT_PROCESSES = 4
+
+
 class Channel(IntEnum):
     INPUT = 0
     OUTPUT = 1
@@ -42,6 +45,8 @@ class Exit:
     signal: int | None = None
     timed_out: bool = False
     out_of_memory: bool = False
+    too_many_processes: bool = False
+    too_much_output: bool = False
     wall_s: float = 0.0
     cpu_s: float = 0.0
     peak_bytes: int = 0

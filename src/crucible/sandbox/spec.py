@@ -20,6 +20,10 @@ LARGEST_CPUS = 16
 DEFAULT_RUN_TIMEOUT_S = 3600.0
 LARGEST_TIMEOUT_S = 30 * 24 * 3600.0
 MOST_RULES = 1000
+MOST_PROCESSES = 1 << 20
+LARGEST_OUTPUT_MIB = 1 << 20
+DEFAULT_CONNECTIONS = 256
+MOST_CONNECTIONS = 4096
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SIZE = re.compile(r"(\d{1,9})\s*(?:([KMGT])(?:i?B)?)?\Z", re.IGNORECASE | re.ASCII)
@@ -28,6 +32,8 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d|)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
+    """`processes` and `output_mib` are of each command, and 0 is no limit, as it is for the two times."""
+
     image: str = "base"
     memory_mib: int = DEFAULT_MEMORY_MIB
     cpus: int = 1
@@ -42,6 +48,11 @@ class SandboxSpec:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
+    processes: int = 0
+    output_mib: int = 0
+    connections: int = DEFAULT_CONNECTIONS
+    idle_timeout_s: float = 0.0
+    ttl_s: float = 0.0
     read_only: bool = False
     drop_capabilities: bool = False
 
@@ -61,6 +72,15 @@ class SandboxSpec:
                 hint=f"Use one of {', '.join(NETWORK_MODES)}",
             )
         find_profile(self.profile)
+        for name, value, most in (
+            ("processes", self.processes, MOST_PROCESSES),
+            ("output_mib", self.output_mib, LARGEST_OUTPUT_MIB),
+            ("connections", self.connections, MOST_CONNECTIONS),
+            ("idle_timeout_s", self.idle_timeout_s, LARGEST_TIMEOUT_S),
+            ("ttl_s", self.ttl_s, LARGEST_TIMEOUT_S),
+        ):
+            if not 0 <= value <= most:
+                raise BadSetting(f"The limit {name!r} cannot be {value!r}", hint=f"Use 0 to {most}")
         object.__setattr__(self, "memory_mib", memory_tier(self.memory_mib))
 
 
@@ -68,6 +88,7 @@ _KINDS: Mapping[str, type] = {
     "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
     "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
     "network": str, "allow": list, "deny": list, "ports": list,
+    "processes": int, "output_mib": int, "connections": int, "idle_timeout_s": float, "ttl_s": float,
     "read_only": bool, "drop_capabilities": bool,
 }  # fmt: skip
 
@@ -78,7 +99,8 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
         kind = _KINDS.get(name)
         if kind is None:
             raise BadSetting(f"A sandbox has no setting {name!r}")
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        taken = (int, float) if kind is float else kind
+        if not isinstance(value, taken) or (kind in (int, float) and isinstance(value, bool)):
             raise BadSetting(f"The setting {name!r} cannot be {value!r}")
     environment = values.get("environment", {})
     if not all(isinstance(value, str) for value in environment.values()):

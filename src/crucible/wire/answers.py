@@ -54,10 +54,14 @@ class Done(NamedTuple):
     """A result that says nothing more."""
 
 
+HIT_MEMORY: Final = 1
+HIT_PROCESSES: Final = 2
+
+
 class Ended(NamedTuple):
     how: int
     code: int
-    out_of_memory: bool
+    hit: int
     wall_ns: int
     cpu_ns: int
     peak_bytes: int
@@ -141,7 +145,9 @@ _COUNT: Final = group(Count, U64)
 _FAIL: Final = group(Fail, TEXT, TEXT)
 _BODIES: Final[dict[Verb, Field]] = {
     Verb.PREPARE: _DONE,
-    Verb.EXEC: group(Ended, up_to(2, "a way to end"), U32, FLAG, U64, U64, U64),
+    Verb.EXEC: group(
+        Ended, up_to(2, "a way to end"), U32, up_to(3, "a set of limits"), U64, U64, U64
+    ),
     Verb.LIST: group(Execs, list_of(group(ExecRecord, U32, U32, FLAG, U64, BYTES))),
     Verb.READ: _SIZE,
     Verb.WRITE: _SIZE,

@@ -34,6 +34,11 @@ class Doors:
         """Those that are open now, with the numbers they really have."""
         return () if self._published is None else self._published.ports
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody is connected to one of its ports."""
+        return self._published is not None and self._published.is_busy
+
     async def open(self, spec: SandboxSpec) -> None:
         if spec.ports and self._published is None:
             from crucible.sandbox.doors.ports import parse_port

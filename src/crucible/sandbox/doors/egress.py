@@ -64,12 +64,13 @@ class Egress:
                 await outlet.close()
 
     async def _pass_on(self, outlet: Outlet) -> None:
-        from crucible.network.gateway import Gateway
+        from crucible.network.gateway import Gateway, Limits
 
         if self._spec is None:
             raise AssertionError("a network is opened with its policy")
         policy = await asyncio.to_thread(_policy, self._spec)
-        self._gateway = Gateway(outlet, policy, self.events, sandbox=self._name)
+        limits = Limits(connections=self._spec.connections)
+        self._gateway = Gateway(outlet, policy, self.events, sandbox=self._name, limits=limits)
         await self._gateway.run()
 
 

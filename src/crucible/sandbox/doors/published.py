@@ -24,6 +24,10 @@ class Published:
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._connections)
+
     async def open(self, ports: Sequence[Port]) -> None:
         """All of them or none. Raises PortTaken."""
         try:

@@ -9,7 +9,7 @@ from crucible.errors import GuestSilent, ProtocolBroken
 from crucible.sandbox.guest.channel import SMALL_S, GuestChannel
 from crucible.sandbox.guest.stream import Stream
 from crucible.sandbox.session import Channel, Chunk, Command, ExecInfo, Exit
-from crucible.wire.answers import EXITED, KILLED, Ended
+from crucible.wire.answers import EXITED, HIT_MEMORY, HIT_PROCESSES, KILLED, Ended
 from crucible.wire.notes import Attached, Resize, Signal, Started
 from crucible.wire.requests import EXEC_INPUT, EXEC_PTY, Exec
 
@@ -154,7 +154,8 @@ def _exit(ended: Ended) -> Exit:
         status=status,
         signal=signal,
         timed_out=status == STATUS_TIMED_OUT and ended.how not in (EXITED, KILLED),
-        out_of_memory=ended.out_of_memory,
+        out_of_memory=bool(ended.hit & HIT_MEMORY),
+        too_many_processes=bool(ended.hit & HIT_PROCESSES),
         wall_s=ended.wall_ns / 1e9,
         cpu_s=ended.cpu_ns / 1e9,
         peak_bytes=ended.peak_bytes,

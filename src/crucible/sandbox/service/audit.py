@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crucible.sandbox.limits import Limit
 from crucible.sandbox.records import Records, SandboxRecord
 from crucible.sandbox.session import Exit
 from crucible.sandbox.spec import SandboxSpec
@@ -28,6 +29,8 @@ def write_audit(
     command: dict[str, Any],
     exit: Exit | None,
     stages: list[tuple[str, float]],
+    *,
+    limit: Limit | None,
     network: list[dict[str, Any]],
 ) -> None:
     """Without `exit` the command was cut short: its client, its sandbox or its holder went first."""
@@ -45,6 +48,7 @@ def write_audit(
             "exit_status": None if exit is None else exit.status,
             "timed_out": exit is not None and exit.timed_out,
             "out_of_memory": exit is not None and exit.out_of_memory,
+            "limit": None if limit is None else {"name": limit.name, "value": limit.value},
             "network": network,
             "durations": {name: round(seconds, 6) for name, seconds in stages},
         },

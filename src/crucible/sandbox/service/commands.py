@@ -10,6 +10,7 @@ from typing import Any
 from crucible.errors import Refused
 from crucible.sandbox.doors.events import network_logs
 from crucible.sandbox.holding import Held
+from crucible.sandbox.limits import Limit, limit_met
 from crucible.sandbox.manager import CONSOLE_NAME, Manager
 from crucible.sandbox.output_log import OutputLog, StreamLog
 from crucible.sandbox.service.audit import write_audit
@@ -55,7 +56,7 @@ class Commands:
                 await held.furnish()
                 executed = time.perf_counter()
                 process = await held.machine.start(command)
-                running = Running(process=process, kept=None)
+                running = Running.under(spec, process, None)
                 await client.started(_facts(held, running))
                 with held.doors.notices.to(noticing(client)):
                     exit = await talk(running, client)
@@ -67,8 +68,8 @@ class Commands:
                 raise
         stages.append(("teardown", time.perf_counter() - closing))
         stages.append(("total", time.perf_counter() - began))
-        self._audit("run", held, _described(command), exit, stages)
-        return {"exit": asdict(exit), "stages": stages}
+        limit = self._audit("run", held, _described(command), exit, stages)
+        return {"exit": asdict(exit), "limit": limit and limit._asdict(), "stages": stages}
 
     async def exec(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         held = self._manager.running(name_field(request))
@@ -76,7 +77,7 @@ class Commands:
         is_detached = request.get("detach") is True
         process = await held.machine.start(command)
         kept = held.log.follow(process.stream, {**_described(command), "detached": is_detached})
-        running = Running(process=process, kept=kept)
+        running = Running.under(held.record.spec, process, kept)
         if is_detached:
             self._keep_unwatched(held, running, kept)
             return _facts(held, running)
@@ -176,7 +177,7 @@ class Commands:
         """Until the command or its client ends. Cancelled, it leaves the command as it is."""
         try:
             await client.started(facts)
-            with held.doors.notices.to(noticing(client)):
+            with held.used(), held.doors.notices.to(noticing(client)):
                 exit = await talk(running, client, backlog or [])
         except Detached:
             kept.amend({"detached": True})
@@ -187,8 +188,8 @@ class Commands:
             self._audit("exec", held, kept.facts, None, [])
             raise
         await running.process.forget()
-        self._audit("exec", held, kept.facts, exit, [("exec", exit.wall_s)])
-        return {"exit": asdict(exit)}
+        limit = self._audit("exec", held, kept.facts, exit, [("exec", exit.wall_s)])
+        return {"exit": asdict(exit), "limit": limit and limit._asdict()}
 
     def _keep_unwatched(self, held: Held, running: Running, kept: StreamLog) -> None:
         self._unwatched[held.record.id, kept.stream] = Unwatched(
@@ -216,9 +217,18 @@ class Commands:
         command: dict[str, Any],
         exit: Exit | None,
         stages: list[tuple[str, float]],
-    ) -> None:
+    ) -> Limit | None:
+        """Writes the line, and gives the limit that was met."""
+        limit = None
+        if exit is not None:
+            limit = limit_met(exit, held.record.spec, command.get("timeout_s"))
+        records, record = self._manager.records, held.record
+        if limit is not None and not record.is_temporary:
+            note = f"the last command that met a limit met that of {limit}"
+            held.record = records.update(record.id, note=note)
         network = held.doors.network_events()
-        write_audit(self._manager.records, verb, held.record, command, exit, stages, network)
+        write_audit(records, verb, record, command, exit, stages, limit=limit, network=network)
+        return limit
 
 
 def _facts(held: Held, running: Running) -> dict[str, Any]:
@@ -234,7 +244,12 @@ def _facts(held: Held, running: Running) -> dict[str, Any]:
 def _described(command: Command) -> dict[str, Any]:
     """The command as the log and the audit tell it."""
     words = [word.decode(errors="backslashreplace") for word in command.argv]
-    return {"argv": words, "user": command.user, "at": time.time()}
+    return {
+        "argv": words,
+        "user": command.user,
+        "timeout_s": command.timeout_s,
+        "at": time.time(),
+    }
 
 
 def _first(backlog: list[Chunk], channel: Channel, starts: dict[Channel, int]) -> int:

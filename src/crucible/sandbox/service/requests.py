@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from crucible.errors import BadSetting
 from crucible.images.catalog import Image
-from crucible.sandbox.session import Command
+from crucible.sandbox.session import LIMIT_PROCESSES, Command
 from crucible.sandbox.spec import LARGEST_TIMEOUT_S, SandboxSpec, parse_spec
 
 __all__ = ["field", "name_field", "optional", "parse_command", "parse_spec", "path_field", "whole"]
@@ -93,6 +93,7 @@ def parse_command(values: Mapping[str, Any], spec: SandboxSpec, image: Image) ->
         rows=max(1, whole(values.get("rows", 24), "height", 0, _LARGEST_SIDE)),
         columns=max(1, whole(values.get("columns", 80), "width", 0, _LARGEST_SIDE)),
         timeout_s=_timeout_s(values.get("timeout_s")),
+        limits={LIMIT_PROCESSES: spec.processes} if spec.processes else {},
     )
 
 

@@ -13,11 +13,13 @@ from crucible.sandbox.output_log import StreamLog
 from crucible.sandbox.service.conversation import ClientGone, Conversation
 from crucible.sandbox.service.requests import whole
 from crucible.sandbox.session import Channel, Chunk, Exit, Process
-from crucible.values import dataclass
+from crucible.sandbox.spec import SandboxSpec
+from crucible.values import dataclass, replace
 
 HANGUP_GRACE_S = 5.0
 _FLUSH_S = 2.0
 _SIGHUP = 1
+_SIGKILL = 9
 _LARGEST_SIGNAL = 64
 _LARGEST_SIDE = 65535
 
@@ -33,6 +35,37 @@ class Running:
     process: Process
     kept: StreamLog | None
     input_taken: int = 0
+    output_left: int = 0
+    has_output_limit: bool = False
+
+    @classmethod
+    def under(cls, spec: SandboxSpec, process: Process, kept: StreamLog | None) -> Running:
+        """With the limit on its output that its sandbox has."""
+        said = 0 if kept is None else sum(kept.ends.values())
+        return cls(
+            process=process,
+            kept=kept,
+            input_taken=process.input_offset,
+            output_left=max(0, (spec.output_mib << 20) - said),
+            has_output_limit=spec.output_mib > 0,
+        )
+
+    def admit(self, data: bytes) -> bytes:
+        """As much of its output as its limit still allows."""
+        if not self.has_output_limit:
+            return data
+        admitted = data[: self.output_left]
+        self.output_left -= len(admitted)
+        return admitted
+
+    async def end_of_output(self, chunk: Chunk, admitted: bytes) -> bool:
+        """Whether the limit was passed; the command is then killed and what it still says dropped."""
+        if len(admitted) == len(chunk.data):
+            return False
+        self.process.grant(chunk.channel, len(chunk.data) - len(admitted))
+        await self.process.signal(_SIGKILL)
+        await self.process.discard()
+        return True
 
 
 async def talk(running: Running, client: Conversation, backlog: Iterable[Chunk] = ()) -> Exit:
@@ -76,12 +109,16 @@ async def hang_up(process: Process) -> None:
 
 async def keep_to_log(running: Running) -> Exit:
     """A command nobody watches: its output goes to the log, at the log's pace."""
-    while (chunk := await running.process.read()) is not None:
+    is_cut = False
+    while not is_cut and (chunk := await running.process.read(grants=False)) is not None:
+        data = running.admit(chunk.data)
         if running.kept is not None:
-            running.kept.keep(chunk)
+            running.kept.keep(replace(chunk, data=data))
+        running.process.grant(chunk.channel, len(data))
+        is_cut = await running.end_of_output(chunk, data)
     exit = await running.process.wait()
     await running.process.forget()
-    return exit
+    return replace(exit, too_much_output=is_cut)
 
 
 class _Words:
@@ -101,14 +138,17 @@ class _Words:
         for chunk in backlog:
             self._from_log[chunk.channel] += len(chunk.data)
             await self._client.data(chunk.channel, chunk.data)
-        while (chunk_now := await self._process.read(grants=False)) is not None:
-            self._ungranted[chunk_now.channel] += len(chunk_now.data)
+        is_cut = False
+        while not is_cut and (chunk_now := await self._process.read(grants=False)) is not None:
+            data = self._running.admit(chunk_now.data)
+            self._ungranted[chunk_now.channel] += len(data)
             if self._running.kept is not None:
-                self._running.kept.keep(chunk_now)
-            await self._client.data(chunk_now.channel, chunk_now.data)
+                self._running.kept.keep(replace(chunk_now, data=data))
+            await self._client.data(chunk_now.channel, data)
+            is_cut = await self._running.end_of_output(chunk_now, data)
         await self._client.end(Channel.OUTPUT)
         await self._client.end(Channel.ERRORS)
-        return await self._process.wait()
+        return replace(await self._process.wait(), too_much_output=is_cut)
 
     async def listen(self) -> None:
         while True:

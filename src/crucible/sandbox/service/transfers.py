@@ -100,7 +100,12 @@ class Transfers:
 
     async def dial(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         port = whole(request.get("port"), "port", 1, 65535)
-        stream = await self._held(request).machine.dial(port)
+        held = self._held(request)
+        with held.used():
+            return await self._dial(held, port, client)
+
+    async def _dial(self, held: Held, port: int, client: Conversation) -> dict[str, Any]:
+        stream = await held.machine.dial(port)
         await client.started({})
         outward = asyncio.create_task(_outward(stream, client))
         inward = asyncio.create_task(_inward(stream, client))
@@ -117,7 +122,9 @@ class Transfers:
         return {}
 
     def _held(self, request: dict[str, Any]) -> Held:
-        return self._manager.running(name_field(request))
+        held = self._manager.running(name_field(request))
+        held.touch()
+        return held
 
 
 async def _outward(stream: ByteStream, client: Conversation) -> None:

@@ -59,7 +59,7 @@ class Unwatched:
 
     async def _keep(self, patience_s: float) -> None:
         exit: Exit | None = None
-        with contextlib.suppress(CrucibleError):
+        with self.held.used(), contextlib.suppress(CrucibleError):
             await asyncio.sleep(patience_s)
             if self._running is None:
                 async with self._attaching:
@@ -76,5 +76,5 @@ class Unwatched:
             output_offset=starts[Channel.OUTPUT],
             errors_offset=starts[Channel.ERRORS],
         )
-        self._running = Running(process=process, kept=self.kept, input_taken=process.input_offset)
+        self._running = Running.under(self.held.record.spec, process, self.kept)
         return self._running
