@@ -35,13 +35,14 @@ def interleave(title: str, cases: Sequence[Case], rounds: int) -> dict[str, list
 
 
 def timed(argv: Sequence[str], environment: Mapping[str, str]) -> float:
-    """Seconds from the start of a program to its end. Raises CalledProcessError if it fails."""
+    """Seconds from the start of a program to its end, outside of any project. Raises CalledProcessError if it fails."""
     began = time.perf_counter()
     subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        cwd="/",
         env=dict(environment),
         check=True,
         timeout=300,
