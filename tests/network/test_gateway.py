@@ -12,7 +12,7 @@ from tests.network.authority import client_context, server_context
 from tests.network.hellos import made_hello, real_hello, record, server_name
 from tests.network.world import World, a_world, close, echo, exchange, web
 
-from crucible.network.events import Outcome
+from crucible.network.events import FOLD_S, MOST_APART, Event, Folding, Outcome
 from crucible.network.gateway import Limits
 from crucible.network.policy import Policy
 from crucible.network.rules import parse_rule
@@ -507,11 +507,44 @@ async def test_a_program_that_gives_up_ends_the_connection_to_the_server(run: Ru
             await ended.wait()
 
 
-async def test_knocking_again_and_again_is_one_event_with_a_count(run: Run) -> None:
+class Clock:
+    """Stands still until it is told otherwise."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def refused(name: str) -> Event:
+    return Event(time=0, outcome=Outcome.DENIED, name=name, address="", port=443, reason="no rule")
+
+
+def test_knocking_again_and_again_is_one_event_with_a_count() -> None:
+    world, clock = World(), Clock()
+    folding = Folding(world, clock)
+    for _ in range(50):
+        folding.record(refused("evil.example"))
+    assert [event.times for event in world.events] == [1]
+    clock.now = FOLD_S
+    folding.record(refused("evil.example"))
+    assert [event.times for event in world.events] == [1, 49, 1]
+
+
+def test_knocking_on_very_many_doors_does_not_fill_the_log() -> None:
+    world = World()
+    folding = Folding(world, Clock())
+    for number in range(10_000):
+        folding.record(refused(f"n{number}.example"))
+    folding.flush()
+    assert len(world.events) == MOST_APART + 2
+    assert sum(event.times for event in world.events) == 10_000
+
+
+async def test_a_refusal_in_a_loop_is_folded_on_its_way(run: Run) -> None:
     async with a_world(allowlist()) as world:
         for _ in range(50):
             assert await exchange(world, "evil.example", 443, b"x") == b""
-    assert len(world.events) == 2
     assert sum(event.times for event in world.events) == 50
 
 

@@ -14,7 +14,8 @@ from tests.network.hellos import (
     server_name,
 )
 
-from crucible.network.hello import MAX_HELLO, Hello, HelloReader, Malformed, parse_hello
+from crucible.network.hello import MAX_HELLO, Hello, HelloReader, parse_hello
+from crucible.network.violation import Malformed
 
 
 def read(*pieces: bytes) -> list[Hello]:

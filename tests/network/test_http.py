@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.network.hello import Malformed
 from crucible.network.http1 import MAX_HEAD, Request, RequestReader, split_authority
 from crucible.network.http2 import MAX_BLOCK, PREFACE, FrameReader, Head
+from crucible.network.violation import Malformed
 
 GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -180,7 +180,7 @@ class Carrier:
                 return
             await self._interception().as_host(connection, guest, hello, reached, expected, bound)
         except Violation as violation:
-            connection.settle(refusal(violation.reason, violation.hint))
+            connection.settle(_decision(violation))
         except OSError as error:
             connection.fail(told(error))
 
@@ -203,7 +203,7 @@ class Carrier:
             await server.close()
             await guest.close()
         except Violation as violation:
-            connection.settle(refusal(violation.reason, violation.hint))
+            connection.settle(_decision(violation))
             if watch.protocol == "http" and not watch.has_answer:
                 await self.explain(connection, guest, is_read=True)
         except OSError as error:
@@ -236,8 +236,14 @@ class Carrier:
         return normal_name(host) is not None and self._decide(host, "", port).allowed
 
 
-def refusal(reason: str, hint: str = "") -> Decision:
-    return Decision(allowed=False, rule="names", reason=reason, hint=hint)
+def refusal(reason: str) -> Decision:
+    return Decision(allowed=False, rule="names", reason=reason)
+
+
+def _decision(violation: Violation) -> Decision:
+    return Decision(
+        allowed=False, rule=violation.rule, reason=violation.reason, hint=violation.hint
+    )
 
 
 def told(error: OSError) -> str:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from crucible.network.guard import Guard
-from crucible.network.hello import HelloReader, Malformed
+from crucible.network.hello import HelloReader
 from crucible.network.http1 import Request, RequestReader, split_absolute
 from crucible.network.http2 import PREFACE, FrameReader, Head
 from crucible.network.policy import rule_for
 from crucible.network.proxies import Upstream
-from crucible.network.violation import Violation
+from crucible.network.violation import Malformed, Violation
 
 MAX_ANSWER_HEAD: Final = 1 << 16
 

@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 FOLD_S: Final = 10.0
-MOST_FOLDED: Final = 1024
+MOST_APART: Final = 100
+
+_MANY: Final = "many more hosts were asked for in a short time"
 
 
 class Outcome(StrEnum):
@@ -63,7 +65,8 @@ class EventSink(Protocol):
 class Folding:
     """Before a sink: a refusal that is repeated within seconds becomes one event with a count.
 
-    A guest that knocks on a closed door in a loop would otherwise fill the log.
+    A guest that knocks on closed doors in a loop would otherwise fill the log. When it knocks on very many
+    different ones, those beyond a number are counted without telling them apart.
     """
 
     def __init__(self, sink: EventSink, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,15 +79,19 @@ class Folding:
         if event.outcome in (Outcome.ALLOWED, Outcome.CUT):
             self._sink.record(event)
             return
-        key = (event.name, event.address, event.port, event.reason)
+        if self._key(event) not in self._seen and len(self._seen) >= MOST_APART:
+            event = replace(event, name="", address="", port=0, rule="", hint="", reason=_MANY)
+        key = self._key(event)
         if key in self._seen:
             since, last = self._seen[key]
             self._seen[key] = since, replace(event, times=last.times + 1)
             return
-        if len(self._seen) >= MOST_FOLDED:
-            self.flush()
         self._seen[key] = self._clock(), replace(event, times=0)
         self._sink.record(event)
+
+    @staticmethod
+    def _key(event: Event) -> tuple[str, str, int, str]:
+        return event.name, event.address, event.port, event.reason
 
     def flush(self, older_than_s: float = 0.0) -> None:
         """Tells of what was folded."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from crucible.network.names import normal_name
+from crucible.network.violation import Malformed
 
 MAX_HELLO: Final = 1 << 16
 MAX_RECORD: Final = (1 << 14) + 2048
@@ -21,10 +22,6 @@ _APPLICATION: Final = 23
 _CLIENT_HELLO: Final = 1
 _SERVER_NAME: Final = 0
 _ALPN: Final = 16
-
-
-class Malformed(ValueError):
-    """Bytes that no honest client of the protocol sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +169,10 @@ def _protocols(extension: bytes) -> tuple[str, ...]:
 
 def _could_be_hello(payload: bytes) -> bool:
     """A handshake record behind the first hello is a second one or, encrypted or not, something of no interest."""
-    if len(payload) < 4:
+    if payload[0] != _CLIENT_HELLO or len(payload) < 6:
         return payload[0] == _CLIENT_HELLO
     size = int.from_bytes(payload[1:4], "big")
-    is_whole = size == len(payload) - 4
-    return payload[0] == _CLIENT_HELLO and (is_whole or len(payload) - 4 < size <= MAX_HELLO)
+    return len(payload) - 4 <= size <= MAX_HELLO and payload[4] == 3 and payload[5] <= 3
 
 
 class _Reader:

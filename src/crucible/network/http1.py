@@ -13,8 +13,8 @@ from enum import Enum, auto
 from typing import Final
 
 from crucible.network.addresses import parse_address
-from crucible.network.hello import Malformed
 from crucible.network.names import normal_name
+from crucible.network.violation import Malformed
 
 MAX_HEAD: Final = 1 << 16
 MAX_FIELDS: Final = 256

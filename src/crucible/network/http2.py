@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from crucible.network.hello import Malformed
 from crucible.network.http1 import split_authority
+from crucible.network.violation import Malformed
 
 if TYPE_CHECKING:
     from hpack import Decoder

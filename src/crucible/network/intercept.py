@@ -13,7 +13,7 @@ from crucible.network.authority import Authority
 from crucible.network.claims import Claims, Expected, Http2Claims, HttpClaims
 from crucible.network.connection import HEAD_S, Connection
 from crucible.network.guard import Guard
-from crucible.network.hello import Hello, HelloReader, Malformed
+from crucible.network.hello import Hello, HelloReader
 from crucible.network.http1 import Request, split_absolute
 from crucible.network.outlet import ByteStream
 from crucible.network.providers import Provider
@@ -21,7 +21,7 @@ from crucible.network.proxies import Begun
 from crucible.network.reach import Reached
 from crucible.network.secrets import Secret, Secrets, leaks, put_into_head, put_into_request
 from crucible.network.tls import TlsStream
-from crucible.network.violation import Violation
+from crucible.network.violation import Malformed, Violation
 from crucible.network.watch import Watch
 
 KNOWN_PROTOCOLS = ("h2", "http/1.1")

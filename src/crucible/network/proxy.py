@@ -13,13 +13,12 @@ from typing import Final, Protocol
 
 from crucible.network.addresses import parse_address
 from crucible.network.connection import HEAD_S, Connection
-from crucible.network.hello import Malformed
 from crucible.network.http1 import MAX_HEAD, Request, parse_request, split_absolute, split_authority
 from crucible.network.names import OWN_SUFFIX
 from crucible.network.outlet import ByteStream
 from crucible.network.proxies import Begun
 from crucible.network.refusal import answer
-from crucible.network.violation import Violation
+from crucible.network.violation import Malformed, Violation
 
 NAME: Final = f"proxy{OWN_SUFFIX}"
 PORT: Final = 3128

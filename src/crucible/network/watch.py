@@ -18,8 +18,7 @@ from crucible.network.claims import (
     TlsClaims,
 )
 from crucible.network.guard import Guard, Leaks
-from crucible.network.hello import Malformed
-from crucible.network.violation import Violation
+from crucible.network.violation import Malformed, Violation
 
 MAX_FIRST_LINE: Final = 1 << 14
 WEB_PORT: Final = 80
@@ -31,7 +30,12 @@ _PROXY_LINE: Final = b"PROXY "
 _PROXY_BLOCK: Final = b"\r\n\r\n\0\r\nQUIT\n"
 # Some servers take a lone CR for the end of a line.
 _LINE_END: Final = re.compile(rb"\n|\r(?!\n)(?=.)", re.DOTALL)
-_HTTP_LINE: Final = re.compile(rb".*HTTP/|GET\s", re.IGNORECASE | re.DOTALL)
+# What a forgiving server may pass over, and what it may then take for a method and the rest of a request line.
+_BEFORE_LINE: Final = b"\0 \t\r\n\v\f"
+_HALF_REQUEST: Final = re.compile(rb"[\x21-\x7e]*(?:[\t-\r ].*)?", re.DOTALL)
+_HTTP_LINE: Final = re.compile(
+    rb"[\x21-\x7e]*[\t-\r ].*HTTP/|GET[\t-\r ]", re.IGNORECASE | re.DOTALL
+)
 
 
 class Watch:
@@ -121,20 +125,21 @@ class Watch:
             raise Malformed("an old hello of TLS names no server")
         if first.startswith((_PROXY_LINE, _PROXY_BLOCK)):
             raise Malformed("a PROXY header would speak for somebody else")
-        line = first.lstrip(b"\r\n")
+        line = first.lstrip(_BEFORE_LINE)
         end = _LINE_END.search(line)
         if end is None and len(first) <= MAX_FIRST_LINE:
-            return self._half_line(first)
+            return self._half_line(first, line)
         if first.startswith(_HTTP2):
             return self._read_as(Http2Claims(self._expected, guard=self._guard))
-        if line != first or _HTTP_LINE.match(line, 0, len(line) if end is None else end.end()):
+        if _HTTP_LINE.match(line, 0, len(line) if end is None else end.end()):
             return self._read_as(self._http())
         return self._let_go(first)
 
-    def _half_line(self, first: bytes) -> bytes:
-        if self._expected.port == WEB_PORT or first[0] in b"\r\n" or first.startswith(b"PR"):
+    def _half_line(self, first: bytes, line: bytes) -> bytes:
+        is_blank = not first.strip(b"\r\n")
+        if self._expected.port == WEB_PORT or is_blank or first.startswith(b"PR"):
             return b""
-        if len(first) > _OLD_HELLO_BEGINS and (not first.isascii() or b"\0" in first):
+        if len(first) > _OLD_HELLO_BEGINS and not _HALF_REQUEST.fullmatch(line):
             return self._let_go(first)
         passed = first[len(self._sent) :]
         self._sent = first
