@@ -221,3 +221,31 @@ func TestTooMuchInputFailsItsStream(t *testing.T) {
 	}
 	h.expect(wire.Fail)
 }
+
+func TestInputThatEndedIsLeftToWhoeverAskedForIt(t *testing.T) {
+	read := make(chan string, 1)
+	ready := make(chan struct{})
+	left := make(chan struct{})
+	h := meetHost(t, func(link *Link) Opener {
+		return func(stream uint32, session uint64, _ wire.Verb, _ []byte) (Endpoint, error) {
+			return NewStream(link, stream, session, func(s *Stream) (wire.Message, error) {
+				s.WhenGone(func() { close(left) })
+				close(ready)
+				<-left
+				data, err := io.ReadAll(s.Input)
+				read <- string(data)
+				return &wire.Empty{}, err
+			}), nil
+		}
+	})
+	h.sync(1)
+	h.expect(wire.Hello)
+	h.send(wire.Frame{Kind: wire.Open, Stream: 1, Payload: []byte{3}})
+	<-ready
+	h.send(wire.Frame{Kind: wire.Data, Stream: 1, Payload: []byte("last words")})
+	h.send(wire.Frame{Kind: wire.End, Stream: 1})
+	h.send(wire.Frame{Kind: wire.Forget, Stream: 1})
+	if words := <-read; words != "last words" {
+		t.Errorf("read %q", words)
+	}
+}

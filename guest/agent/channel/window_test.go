@@ -160,3 +160,43 @@ func TestTheEndIsSentOnceAndAgainAfterARewind(t *testing.T) {
 		t.Error("no END for the second host")
 	}
 }
+
+func TestANarrowInboxWidensOnceItIsLet(t *testing.T) {
+	const narrow = 32 << 10
+	grants, mayWiden := []uint64{}, false
+	inbox := NewInbox(func(limit uint64) { grants = append(grants, limit) })
+	inbox.Narrow(narrow, func() bool { return mayWiden })
+	if err := inbox.Put(make([]byte, narrow+1)); err == nil {
+		t.Error("a byte too many was taken")
+	}
+	pass := func() {
+		inbox.Put(make([]byte, narrow/2))
+		data, _ := inbox.Next()
+		inbox.Took(len(data))
+	}
+	for range [6]int{} {
+		pass()
+	}
+	if last := grants[len(grants)-1]; len(grants) != 6 || last != 3*narrow+narrow {
+		t.Fatalf("granted %v", grants)
+	}
+	mayWiden = true
+	pass()
+	if last := grants[len(grants)-1]; last != 3*narrow+narrow/2+wire.WindowBytes {
+		t.Errorf("granted %v", grants)
+	}
+}
+
+func TestWhatIsNextStaysUntilItIsTaken(t *testing.T) {
+	inbox := NewInbox(func(uint64) {})
+	inbox.Put([]byte("abc"))
+	data, _ := inbox.Next()
+	inbox.Put(bytes.Repeat([]byte("d"), 100_000)) // the ring is moved meanwhile
+	if string(data) != "abc" {
+		t.Fatalf("%q", data)
+	}
+	inbox.Took(2)
+	if data, _ := inbox.Next(); data[0] != 'c' || data[1] != 'd' {
+		t.Errorf("%q", data[:2])
+	}
+}

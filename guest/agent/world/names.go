@@ -2,7 +2,10 @@ package world
 
 import (
 	"os"
+	"strconv"
 	"syscall"
+
+	"crucible.dev/agent/linux"
 )
 
 const (
@@ -13,27 +16,43 @@ const (
 	resolvConf = "nameserver 198.18.0.2\nsearch .\noptions timeout:3 attempts:2 no-aaaa\n"
 )
 
-// showNames puts the one name server there is where programs look for it, whatever the image has there.
-func showNames(root string) error {
+// writeNames makes the file that tells programs the one name server there is. Its descriptor outlives the
+// root that it lies in.
+func writeNames() (int, error) {
 	if err := os.WriteFile(namesFile, []byte(resolvConf), 0o444); err != nil {
+		return -1, err
+	}
+	return syscall.Open(namesFile, linux.OPath|syscall.O_CLOEXEC, 0)
+}
+
+// showNames puts that file where programs look for it, whatever the image has there. It runs inside the
+// new root, so that links of the image lead where they lead its programs.
+func showNames(file int) error {
+	defer syscall.Close(file)
+	target, err := clearNames("/etc")
+	if err != nil {
 		return err
 	}
-	etc := root + "/etc"
-	if info, err := os.Lstat(etc); err != nil || !info.IsDir() {
+	return bind("/proc/self/fd/"+strconv.Itoa(file), target, syscall.MS_RDONLY)
+}
+
+// clearNames makes sure of a plain file to mount upon.
+func clearNames(etc string) (string, error) {
+	if info, err := os.Stat(etc); err != nil || !info.IsDir() {
 		if err := makeDirectory(etc, 0o755); err != nil {
-			return err
+			return "", err
 		}
 	}
 	target := etc + "/resolv.conf"
-	if info, err := os.Lstat(target); err != nil || !info.Mode().IsRegular() {
-		if err := os.RemoveAll(target); err != nil {
-			return err
-		}
-		file, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		file.Close()
+	if info, err := os.Lstat(target); err == nil && info.Mode().IsRegular() {
+		return target, nil
 	}
-	return bind(namesFile, target, syscall.MS_RDONLY)
+	if err := os.RemoveAll(target); err != nil {
+		return "", err
+	}
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return "", err
+	}
+	return target, file.Close()
 }

@@ -36,7 +36,7 @@ func furnish(sysroot, bootIdFile string) error {
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	for _, step := range []func(string) error{mountDevices, mountKernelViews, mountScratch, showNames} {
+	for _, step := range []func(string) error{mountDevices, mountKernelViews, mountScratch} {
 		if err := step(sysroot); err != nil {
 			return err
 		}
@@ -44,7 +44,14 @@ func furnish(sysroot, bootIdFile string) error {
 	if err := bind(bootIdFile, sysroot+"/proc/sys/kernel/random/boot_id", syscall.MS_RDONLY); err != nil {
 		return err
 	}
-	return becomeRoot(sysroot)
+	names, err := writeNames()
+	if err != nil {
+		return err
+	}
+	if err := becomeRoot(sysroot); err != nil {
+		return err
+	}
+	return showNames(names)
 }
 
 // becomeRoot makes sysroot the root of the namespace. The initial ramfs cannot be pivoted away, so
