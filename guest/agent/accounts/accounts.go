@@ -26,53 +26,73 @@ type Account struct {
 	Shell    string
 }
 
-// Lookup finds `name`, `uid` or `uid:gid`; the empty string is root. A number needs no entry.
+// Lookup finds `name` or `uid`, each perhaps with `:group` or `:gid`; the empty string is root. A
+// number needs no entry. With a group, that is all the groups it has.
 func Lookup(user string) (Account, error) {
 	passwd, err := readBounded(passwdPath)
 	if err != nil {
 		return Account{}, failure.About(err, passwdPath)
 	}
-	account, err := find(passwd, user)
+	first, second, hasGroup := strings.Cut(user, ":")
+	account, err := find(passwd, first)
 	if err != nil {
 		return Account{}, err
 	}
-	if account.Name != "" {
-		group, err := readBounded(groupPath)
-		if err != nil {
-			return Account{}, failure.About(err, groupPath)
-		}
-		account.Groups = groupsOf(group, account)
+	if account.Name == "" && !hasGroup {
+		return account, nil
 	}
+	group, err := readBounded(groupPath)
+	if err != nil {
+		return Account{}, failure.About(err, groupPath)
+	}
+	if hasGroup {
+		return withGroup(group, account, second)
+	}
+	account.Groups = groupsOf(group, account)
 	return account, nil
 }
 
+// find takes a number without an entry for somebody of root's group, as container engines do: images
+// made for them give their files to it.
 func find(passwd, user string) (Account, error) {
 	if user == "" {
 		user = "0"
 	}
-	first, second, hasGroup := strings.Cut(user, ":")
-	uid, isNumber := parseID(first)
-	if hasGroup && !isNumber {
+	uid, isNumber := parseID(user)
+	account, found := inPasswd(passwd, user, uid, isNumber)
+	if found {
+		return account, nil
+	}
+	if !isNumber {
 		return Account{}, noSuchUser(user)
 	}
-	account, found := inPasswd(passwd, first, uid, isNumber)
-	if !found {
-		if !isNumber {
-			return Account{}, noSuchUser(user)
-		}
-		account = Account{Uid: uid, Gid: uid, Home: "/", Shell: "/bin/sh"}
-		if uid == 0 {
-			account.Name, account.Home = "root", "/root"
-		}
-	}
-	if hasGroup {
-		gid, ok := parseID(second)
-		if !ok {
-			return Account{}, noSuchUser(user)
-		}
-		account.Gid = gid
+	account = Account{Uid: uid, Home: "/", Shell: "/bin/sh"}
+	if uid == 0 {
+		account.Name, account.Home = "root", "/root"
 	}
 	return account, nil
+}
+
+func withGroup(group string, account Account, name string) (Account, error) {
+	gid, ok := inGroup(group, name)
+	if !ok {
+		return Account{}, failure.New(failure.NoSuchUser, "no group "+strconv.Quote(failure.Readable(name)))
+	}
+	account.Gid, account.Groups = gid, []uint32{gid}
+	return account, nil
+}
+
+func inGroup(group, name string) (uint32, bool) {
+	for _, line := range strings.Split(group, "\n") {
+		fields := strings.Split(line, ":")
+		if len(fields) < 3 || fields[0] != name || name == "" {
+			continue
+		}
+		if gid, ok := parseID(fields[2]); ok {
+			return gid, true
+		}
+	}
+	return parseID(name)
 }
 
 // inPasswd prefers an entry of that name over one of that number, as programs do.

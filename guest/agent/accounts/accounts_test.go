@@ -28,15 +28,13 @@ broken
 func TestUsersAreFoundByNameAndByNumber(t *testing.T) {
 	user := Account{Uid: 1000, Gid: 1001, Name: "user", Home: "/home/user", Shell: "/bin/zsh"}
 	for text, want := range map[string]Account{
-		"":        {Name: "root", Home: "/root", Shell: "/bin/bash"},
-		"root":    {Name: "root", Home: "/root", Shell: "/bin/bash"},
-		"0":       {Name: "root", Home: "/root", Shell: "/bin/bash"},
-		"user":    user,
-		"daemon":  {Uid: 1, Gid: 1, Name: "daemon", Home: "/usr/sbin", Shell: "/bin/sh"},
-		"1000":    {Uid: 7, Gid: 8, Name: "1000", Home: "/home/odd", Shell: "/bin/sh"},
-		"4242":    {Uid: 4242, Gid: 4242, Home: "/", Shell: "/bin/sh"},
-		"4242:17": {Uid: 4242, Gid: 17, Home: "/", Shell: "/bin/sh"},
-		"0:5":     {Gid: 5, Name: "root", Home: "/root", Shell: "/bin/bash"},
+		"":       {Name: "root", Home: "/root", Shell: "/bin/bash"},
+		"root":   {Name: "root", Home: "/root", Shell: "/bin/bash"},
+		"0":      {Name: "root", Home: "/root", Shell: "/bin/bash"},
+		"user":   user,
+		"daemon": {Uid: 1, Gid: 1, Name: "daemon", Home: "/usr/sbin", Shell: "/bin/sh"},
+		"1000":   {Uid: 7, Gid: 8, Name: "1000", Home: "/home/odd", Shell: "/bin/sh"},
+		"4242":   {Uid: 4242, Home: "/", Shell: "/bin/sh"},
 	} {
 		got, err := find(passwd, text)
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -46,7 +44,7 @@ func TestUsersAreFoundByNameAndByNumber(t *testing.T) {
 }
 
 func TestOtherUsersDoNotExist(t *testing.T) {
-	for _, text := range []string{"zorro", "user:1", "1:", "1:x", ":1", "-1", "4294967295", "negative", "most", "1:2:3", "broken"} {
+	for _, text := range []string{"zorro", "-1", "4294967295", "negative", "most", "1 ", "broken"} {
 		_, err := find(passwd, text)
 		var failed *failure.Failure
 		if !errors.As(err, &failed) || failed.Code != failure.NoSuchUser {
@@ -66,5 +64,20 @@ func TestGroupsStartWithTheUsersOwn(t *testing.T) {
 	got := groupsOf(group, Account{Name: "user", Gid: 1001})
 	if !reflect.DeepEqual(got, []uint32{1001, 4, 27}) {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestAGroupIsFoundByNameAndByNumber(t *testing.T) {
+	user := Account{Uid: 1000, Gid: 1001, Name: "user"}
+	for text, want := range map[string]uint32{"adm": 4, "27": 27, "4242": 4242, "0": 0} {
+		got, err := withGroup(group, user, text)
+		if err != nil || got.Gid != want || !reflect.DeepEqual(got.Groups, []uint32{want}) || got.Uid != 1000 {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "nobody", "-1", "4294967295", "2:3", "broken"} {
+		if got, err := withGroup(group, user, text); err == nil {
+			t.Errorf("%q: %+v", text, got)
+		}
 	}
 }

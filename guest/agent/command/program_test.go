@@ -102,7 +102,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		{Argv: []string{"a"}, Env: []wire.Pair{{Name: ""}}},
 		{Argv: []string{"a"}, Env: []wire.Pair{{Name: "A", Value: "\x00"}}},
 		{Argv: []string{"a"}, Workdir: "relative"},
-		{Argv: []string{"a"}, Flags: 4},
+		{Argv: []string{"a"}, Flags: 8},
 		{Argv: []string{"a"}, Limits: []wire.ResourceLimit{{Resource: 6}}},
 	} {
 		if check(request) == nil {

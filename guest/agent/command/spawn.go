@@ -40,6 +40,10 @@ func (s *Starter) spawnHere(request *wire.Exec, group *cgroup.Group) (spawned, e
 	if workdir == "" {
 		workdir = defaultWorkdir(account)
 	}
+	if request.Flags&wire.ExecMakeWorkdir != 0 {
+		// Whether it is there now is for locate to say, in the words for a missing one.
+		os.MkdirAll(workdir, 0o755)
+	}
 	environment := environmentOf(request, account)
 	program, err := locate(account, workdir, request.Argv[0], lookup(environment, "PATH"))
 	if err != nil {

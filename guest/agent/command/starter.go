@@ -89,7 +89,7 @@ func check(request *wire.Exec) error {
 	if strings.Contains(request.Workdir, "\x00") || request.Workdir != "" && request.Workdir[0] != '/' {
 		return failure.New(failure.BadRequest, "the working directory is not absolute")
 	}
-	if request.Flags&^(wire.ExecPty|wire.ExecInput) != 0 {
+	if request.Flags&^(wire.ExecPty|wire.ExecInput|wire.ExecMakeWorkdir) != 0 {
 		return failure.New(failure.BadRequest, "unknown flag")
 	}
 	for _, limit := range request.Limits {

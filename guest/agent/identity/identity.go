@@ -4,6 +4,7 @@ package identity
 
 import (
 	"encoding/binary"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 const (
 	entropyLeast = 32
 	entropyMost  = 512
+	hostsMost    = 1 << 20
 
 	rndAddEntropy = 0x40085203
 	rndReseedCrng = 0x5207
@@ -127,16 +129,33 @@ func (i *Identity) writeNames(hostname, machineId string) error {
 	if err := rewrite("/etc/hostname", hostname+"\n", 0o644); err != nil {
 		return err
 	}
-	hosts, err := os.ReadFile("/etc/hosts")
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	wanted := hostsWith(string(hosts), i.hostname, hostname)
+	hosts := readHosts("/etc/hosts")
+	wanted := hostsWith(hosts, i.hostname, hostname)
 	i.hostname = hostname
-	if wanted == string(hosts) {
+	if wanted == hosts {
 		return nil
 	}
 	return rewrite("/etc/hosts", wanted, 0o644)
+}
+
+// readHosts reads what is there, if it is a file of a sensible size. Anything else is as good as none:
+// it is replaced, and reading a pipe would wait for ever.
+func readHosts(path string) string {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > hostsMost {
+		return ""
+	}
+	content, err := io.ReadAll(io.LimitReader(file, hostsMost))
+	if err != nil {
+		return ""
+	}
+	return string(content)
 }
 
 // hostsWith makes the hostname resolve to this machine, in place of the name it had before.

@@ -46,8 +46,9 @@ func (m *Prepare) fields(b *body) {
 }
 
 const (
-	ExecPty   = 1
-	ExecInput = 2
+	ExecPty         = 1
+	ExecInput       = 2
+	ExecMakeWorkdir = 4
 )
 
 const (

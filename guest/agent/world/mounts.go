@@ -103,12 +103,17 @@ func mountDevices(root string) error {
 	return mountAt(dev+"/shm", "tmpfs", harmless&^syscall.MS_NOEXEC, "mode=1777")
 }
 
-// mountScratch gives /run in memory; /tmp stays on the disk, which is larger.
+// mountScratch gives /run in memory, with what the image has there: services look for the
+// directories that were made for them. /tmp stays on the disk, which is larger.
 func mountScratch(root string) error {
 	if err := makeDirectory(root+"/tmp", 0o777|os.ModeSticky); err != nil {
 		return err
 	}
-	return mountAt(root+"/run", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755,size=25%")
+	kept := rememberRun(root + "/run")
+	if err := mountAt(root+"/run", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755,size=25%"); err != nil {
+		return err
+	}
+	return kept.restore(root + "/run")
 }
 
 func mountAt(path, kind string, flags uintptr, options string) error {

@@ -57,7 +57,7 @@ class Operand:
     def __init__(self, name: str, help: str, *, arity: str = "one", complete: str = "") -> None:
         self.name = name
         self.help = help
-        self.arity = arity  # one, optional, many, any, rest
+        self.arity = arity  # one, optional, many, any, rest, tail (a rest that may be missing)
         self.complete = complete  # sandbox, snapshot, image, path or nothing
 
     @property
@@ -66,7 +66,7 @@ class Operand:
 
     @property
     def is_last(self) -> bool:
-        return self.arity in ("many", "any", "rest")
+        return self.arity in ("many", "any", "rest", "tail")
 
 
 class Command:
@@ -126,6 +126,7 @@ class Command:
                 "many": f"{operand.name}...",
                 "any": f"[{operand.name}...]",
                 "rest": f"[--] {operand.name}...",
+                "tail": f"[[--] {operand.name}...]",
             }
             words.append(shown[operand.arity])
         if self.is_group:
@@ -296,7 +297,7 @@ def _take_word(arguments: Arguments, word: str) -> None:
 
 def _begins_rest(arguments: Arguments) -> bool:
     operands = arguments.command.operands
-    return operands[-1].arity == "rest" and arguments.count == len(operands)
+    return operands[-1].arity in ("rest", "tail") and arguments.count == len(operands)
 
 
 def _check_complete(arguments: Arguments) -> None:

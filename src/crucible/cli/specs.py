@@ -92,9 +92,12 @@ TERMINAL_OPTIONS = (
 class Asked:
     """`spec` is as the service takes it, checked; `name` is the one that a file gives, if it does."""
 
-    __slots__ = ("image", "name", "spec")
+    __slots__ = ("image", "image_is_guessed", "name", "spec")
 
-    def __init__(self, spec: dict[str, Any], name: str | None, image: Setting) -> None:
+    def __init__(
+        self, spec: dict[str, Any], name: str | None, image: Setting, *, image_is_guessed: bool
+    ) -> None:
+        self.image_is_guessed = image_is_guessed
         self.spec = spec
         self.name = name
         self.image = image
@@ -117,7 +120,10 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
 
         fields["ports"] = [str(parse_port(text)) for text in fields["ports"]]
     spec = SandboxSpec(**fields)
-    return Asked({**fields, "memory_mib": spec.memory_mib}, name, image)
+    is_guessed = "image" not in settings
+    return Asked(
+        {**fields, "memory_mib": spec.memory_mib}, name, image, image_is_guessed=is_guessed
+    )
 
 
 def options(arguments: Arguments) -> dict[str, Any]:

@@ -46,6 +46,11 @@ class Image:
     manifest_digest: str = ""
 
     @property
+    def owner(self) -> str:
+        """Who owns what is copied in: its user, by a name that means one even when it is root."""
+        return self.user or "0"
+
+    @property
     def workspace(self) -> str:
         """Where a directory of the host is copied to: over the whole root would be no good place."""
         return "/workspace" if self.workdir == "/" else self.workdir

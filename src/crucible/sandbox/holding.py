@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from crucible.errors import GuestRefused
 from crucible.images.catalog import Image
 from crucible.sandbox import processes
 from crucible.sandbox.backend import KeepsMachines, Machine, MachineHandle
@@ -58,6 +60,11 @@ class Held:
         """Opens its doors and closes what its specification closes, once all that it is given is in it."""
         spec = self.record.spec
         await self.doors.open(spec)
+        if spec.read_only:
+            # A command makes its working directory where it is missing; soon none can.
+            with contextlib.suppress(GuestRefused):
+                path = os.fsencode(spec.workdir or self.image.workdir)
+                await self.machine.files.mkdir(path, parents=True)
         if spec.read_only or spec.drop_capabilities:
             await self.machine.confine(read_only=spec.read_only, no_powers=spec.drop_capabilities)
 

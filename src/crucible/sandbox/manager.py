@@ -13,7 +13,14 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from crucible.config import Config
-from crucible.errors import BackendUnknown, SandboxError, SandboxMissing, StateDamaged, WrongState
+from crucible.errors import (
+    BackendUnknown,
+    ImageMissing,
+    SandboxError,
+    SandboxMissing,
+    StateDamaged,
+    WrongState,
+)
 from crucible.images.catalog import Image, load_image
 from crucible.images.report import Report, silent
 from crucible.sandbox import admission, seeding
@@ -30,6 +37,9 @@ from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.spec import SandboxSpec, check_name
 from crucible.values import dataclass, field, replace
 
+# Brings an image here that is not: blocking, in a thread.
+Fetch = Callable[[str], Image]
+
 FIRST_HOST_UID = 1_900_000_001
 CONSOLE_NAME = "console.log"
 
@@ -40,6 +50,7 @@ class Manager:
     records: Records
     backends: Sequence[KeepsMachines]
     report: Report = silent
+    fetch: Fetch | None = None
     held: dict[str, Held] = field(default_factory=dict)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _promised_mib: int = 0
@@ -130,6 +141,15 @@ class Manager:
                 held.record = record
                 await held.doors.change_network(record.spec)
             return record
+
+    async def image(self, name: str) -> Image:
+        """The image of that name; fetched first if it is not here and there is somebody to fetch it."""
+        try:
+            return load_image(self.config.home, name)
+        except ImageMissing:
+            if self.fetch is None:
+                raise
+            return await asyncio.to_thread(self.fetch, name)
 
     def find(self, name: str) -> SandboxRecord:
         """The record of a sandbox that may be changed here: not one of a `run` in another process."""
@@ -384,7 +404,7 @@ class Manager:
         host_directory: str | None = None,
         backend: KeepsMachines | None = None,
     ) -> SandboxRecord:
-        image = load_image(self.config.home, spec.image)
+        image = await self.image(spec.image)
         if backend is None:
             backend, isolation = await choose_backend(self.backends, spec)
         else:

@@ -36,7 +36,7 @@ async def upload(
     report("workspace", f"copying {source}")
     source = check_source(source)
     packing = pack_tree(source, ignore=load_ignore(source), hashed=True)
-    await session.files.tar_in(image.workdir.encode(), in_thread(packing), owner=image.user)
+    await session.files.tar_in(image.workspace.encode(), in_thread(packing), owner=image.owner)
     building = directory / f".{BASELINE_NAME}"
     with building.open("wb") as file:
         file.writelines(map(to_line, packing.manifest().entries.values()))

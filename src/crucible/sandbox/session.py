@@ -28,6 +28,7 @@ class Command:
     argv: Sequence[bytes]
     environment: Mapping[bytes, bytes] = field(default_factory=dict)
     workdir: bytes = b""
+    makes_workdir: bool = False
     user: str = ""
     has_terminal: bool = False
     wants_input: bool = False

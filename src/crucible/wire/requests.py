@@ -57,6 +57,7 @@ class Verb(IntEnum):
 
 EXEC_PTY: Final = 1
 EXEC_INPUT: Final = 2
+EXEC_MAKE_WORKDIR: Final = 4
 WRITE_APPEND: Final = 1
 WRITE_PARENTS: Final = 2
 CONFINE_READ_ONLY: Final = 1

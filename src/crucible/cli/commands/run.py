@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crucible.cli import specs
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +18,21 @@ def run(arguments: Arguments) -> int:
     from crucible.cli.joining import command_fields
     from crucible.sandbox.spec import check_name
 
-    asked = specs.asked(arguments, arguments.words("CMD"))
+    words, entrypoint = arguments.words("CMD"), arguments.value("entrypoint")
+    asked = specs.asked(arguments, words)
+    if not (words or entrypoint) and (asked.image_is_guessed or asked.image.value == "base"):
+        raise BadUsage(
+            "CMD is missing: only an image that is named can have one of its own",
+            hint=f"Usage: {arguments.command.usage}",
+        )
     source = specs.host_directory(arguments)
     given = arguments.value("name")
     name = asked.name if given is None else given
     if name is not None:
         check_name(name)
-    command = command_fields(
-        arguments, arguments.words("CMD"), timeout_s=_timeout_s(arguments), own=False
-    )
+    command = command_fields(arguments, words, timeout_s=_timeout_s(arguments), own=False)
+    # What the image runs by itself belongs to this command and to no other in the sandbox.
+    command["entrypoint"] = None if entrypoint is None else [entrypoint] if entrypoint else []
     specs.tell_image(asked.image)
     if arguments.flag("keep"):
         return _run_kept(asked.spec, name, source, command)
@@ -118,13 +124,20 @@ COMMANDS = (
         run,
         operands=(
             Operand(
-                "CMD", "the command and its arguments, as the sandbox will see them", arity="rest"
+                "CMD",
+                "the command and its arguments, as the sandbox will see them (default: the image's)",
+                arity="tail",
             ),
         ),
         options=(
             Option("keep", "keep the sandbox afterwards, as if it had been created"),
             Option("name", "name it (default: a name made up)", metavar="NAME"),
             *specs.OPTIONS,
+            Option(
+                "entrypoint",
+                "run this instead of the image's entrypoint; empty for none",
+                metavar="PROGRAM",
+            ),
             Option(
                 "timeout",
                 "end the command after this time: 30s, 10m, 2h or none (default: 1h; none with -t)",

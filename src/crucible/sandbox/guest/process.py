@@ -11,7 +11,7 @@ from crucible.sandbox.guest.stream import Stream
 from crucible.sandbox.session import Channel, Chunk, Command, ExecInfo, Exit
 from crucible.wire.answers import EXITED, HIT_MEMORY, HIT_PROCESSES, KILLED, Ended
 from crucible.wire.notes import Attached, Resize, Signal, Started
-from crucible.wire.requests import EXEC_INPUT, EXEC_PTY, Exec
+from crucible.wire.requests import EXEC_INPUT, EXEC_MAKE_WORKDIR, EXEC_PTY, Exec
 
 BACKSTOP_S: Final = 10.0
 STATUS_TIMED_OUT: Final = 124
@@ -117,6 +117,7 @@ class GuestProcess:
 
 def _request(command: Command) -> Exec:
     flags = (EXEC_PTY if command.has_terminal else 0) | (EXEC_INPUT if command.wants_input else 0)
+    flags |= EXEC_MAKE_WORKDIR if command.makes_workdir else 0
     return Exec(
         tuple(command.argv),
         tuple(command.environment.items()),

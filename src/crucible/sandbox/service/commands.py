@@ -17,6 +17,7 @@ from crucible.sandbox.service.audit import write_audit
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.progress import noticing
 from crucible.sandbox.service.requests import (
+    command_words,
     field,
     name_field,
     optional,
@@ -45,13 +46,17 @@ class Commands:
         asked = field(request, "command", dict)
         began = time.perf_counter()
         stages: list[tuple[str, float]] = []
+        has_directory = bool(request.get("upload"))
+        if not asked.get("argv"):
+            # No machine is started to find out that there is nothing to run in it.
+            command_words(asked, await self._manager.image(spec.image))
         async with self._manager.open(spec, name=optional(request, "name", str)) as held:
-            command = parse_command(asked, spec, held.image)
+            command = parse_command(asked, spec, held.image, has_directory=has_directory)
             try:
-                if request.get("upload"):
+                if has_directory:
                     await client.progress("workspace", "copying the directory")
                     await held.machine.files.tar_in(
-                        held.image.workdir.encode(), client.inputs(), owner=held.image.user
+                        held.image.workspace.encode(), client.inputs(), owner=held.image.owner
                     )
                 await held.furnish()
                 executed = time.perf_counter()
@@ -73,7 +78,12 @@ class Commands:
 
     async def exec(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         held = self._manager.running(name_field(request))
-        command = parse_command(field(request, "command", dict), held.record.spec, held.image)
+        command = parse_command(
+            field(request, "command", dict),
+            held.record.spec,
+            held.image,
+            has_directory=held.record.host_directory is not None,
+        )
         is_detached = request.get("detach") is True
         process = await held.machine.start(command)
         kept = held.log.follow(process.stream, {**_described(command), "detached": is_detached})

@@ -68,9 +68,16 @@ def encoded(text: str) -> bytes:
     return data
 
 
-def parse_command(values: Mapping[str, Any], spec: SandboxSpec, image: Image) -> Command:
-    """The command as the guest will get it: image, sandbox and request each add to its surroundings."""
-    argv = _words(values.get("argv"))
+def parse_command(
+    values: Mapping[str, Any], spec: SandboxSpec, image: Image, *, has_directory: bool = False
+) -> Command:
+    """The command as the guest will get it: image, sandbox and request each add to its surroundings.
+
+    With `has_directory` one of the host was copied in, and that is where commands begin.
+    """
+    argv = command_words(values, image)
+    own_workdir = optional(values, "workdir", str)
+    usual_workdir = spec.workdir or (image.workspace if has_directory else image.workdir)
     environment = {
         **dict(image.environment),
         **spec.environment,
@@ -86,7 +93,8 @@ def parse_command(values: Mapping[str, Any], spec: SandboxSpec, image: Image) ->
     return Command(
         argv=argv,
         environment=pairs,
-        workdir=encoded(optional(values, "workdir", str) or spec.workdir or image.workdir),
+        workdir=encoded(own_workdir or usual_workdir),
+        makes_workdir=not own_workdir,
         user=optional(values, "user", str) or spec.user or image.user,
         has_terminal=values.get("terminal") is True,
         wants_input=values.get("wants_input") is True,
@@ -97,12 +105,32 @@ def parse_command(values: Mapping[str, Any], spec: SandboxSpec, image: Image) ->
     )
 
 
-def _words(value: object) -> list[bytes]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadSetting("The request's 'argv' is not a list of words")
-    if not value:
+def command_words(values: Mapping[str, Any], image: Image) -> list[bytes]:
+    """What is run. A request with an `entrypoint`, even none of its own, also runs what the image says.
+
+    As container engines have it: words given replace the image's command, an entrypoint given replaces both.
+    """
+    words = _words(values.get("argv"), "argv")
+    if "entrypoint" in values:
+        if values["entrypoint"] is None:
+            before, usual = image.entrypoint, image.command
+        else:
+            before, usual = tuple(_words(values["entrypoint"], "entrypoint")), ()
+        words = [*before, *(words or usual)]
+        if not words:
+            raise BadSetting(
+                f"Image {image.name!r} has no command of its own",
+                hint=f"Give one, like `crucible run --image {image.name} -- /bin/sh`",
+            )
+    if not words:
         raise BadSetting("There is no command", hint="Give one, like `python3 -c 'print(1)'`")
-    return [encoded(item) for item in value]
+    return [encoded(item) for item in words]
+
+
+def _words(value: object, name: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadSetting(f"The request's {name!r} is not a list of words")
+    return value
 
 
 def _variable(name: object) -> bytes:

@@ -28,7 +28,7 @@ class Transfers:
 
     async def tar_in(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         held = self._held(request)
-        owner = str(request.get("owner") or held.image.user)
+        owner = str(request.get("owner") or held.image.owner)
         count = await held.machine.files.tar_in(path_field(request), client.inputs(), owner=owner)
         return {"count": count}
 
@@ -86,7 +86,7 @@ class Transfers:
             while data := file.read(_LINES):
                 await client.data(Channel.OUTPUT, data)
         await client.end(Channel.OUTPUT)
-        workdir = held.image.workdir if held is not None else "/workspace"
+        workdir = held.image.workspace if held is not None else "/workspace"
         return {"host_directory": record.host_directory, "path": workdir}
 
     async def stats(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
