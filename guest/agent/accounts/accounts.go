@@ -39,6 +39,7 @@ func Lookup(user string) (Account, error) {
 		return Account{}, err
 	}
 	if account.Name == "" && !hasGroup {
+		account.Groups = []uint32{account.Gid}
 		return account, nil
 	}
 	group, err := readBounded(groupPath)
