@@ -301,6 +301,16 @@ class PathRefused(Refused):
     code = "path-refused"
 
 
+class BuildFileInvalid(Refused):
+    """A Dockerfile or a recipe that cannot be built as it is written. Line 0 is the file as a whole."""
+
+    code = "build-file-invalid"
+
+    def __init__(self, origin: str, line: int, why: str, *, hint: str = "") -> None:
+        place = f"line {line} of {origin}" if line else origin
+        super().__init__(f"In {place}: {why}", hint=hint)
+
+
 class SetupError(CrucibleError):
     """This machine lacks something; the hint is the command that mends it."""
 
