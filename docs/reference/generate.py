@@ -66,6 +66,7 @@ _MEANINGS = {
     "command-not-executable": "The command exists in the sandbox and cannot be executed.",
     "command-not-found": "The sandbox has no such command.",
     "crucible": "Anything that has no code of its own.",
+    "guest-panicked": "The kernel of the machine panicked while something was waiting for it.",
     "owner-protocol": "A client and the owner do not understand each other.",
     "prerequisite-missing": "The host lacks a program or a right; the hint is the command that mends it.",
     "state-damaged": "Files in the state directory are not what was written.",

@@ -461,15 +461,24 @@ class GuestSilent(SandboxError):
 
 
 class GuestGone(SandboxError):
-    """The machine ended while something was waiting for it."""
+    """The machine ended while something was waiting for it. `console` is what its kernel had said, if it is known."""
 
     code = "guest-gone"
+    console = b""
 
     def __init__(self, sandbox: str, why: str) -> None:
         super().__init__(
             f"Sandbox {sandbox!r} has ended: {why}", hint="Start it again, or use a new one"
         )
         self.why = why
+
+
+class GuestPanicked(GuestGone):
+    code = "guest-panicked"
+
+    def __init__(self, sandbox: str, why: str) -> None:
+        super().__init__(sandbox, why)
+        self.hint = f"If it still exists, read its console with `crucible logs {sandbox} --console`"
 
 
 class ProtocolBroken(SandboxError):

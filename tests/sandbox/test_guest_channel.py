@@ -11,7 +11,14 @@ import pytest
 from tests.sandbox.scripted_guest import ERRORS, OUTPUT, ScriptedGuest, ends, meeting
 from tests.wire.vectors import load, named
 
-from crucible.errors import GuestGone, GuestSilent, ProtocolBroken, Refused, SandboxError
+from crucible.errors import (
+    GuestGone,
+    GuestPanicked,
+    GuestSilent,
+    ProtocolBroken,
+    Refused,
+    SandboxError,
+)
 from crucible.sandbox.guest import channel as channel_module
 from crucible.sandbox.guest.channel import FLUSH_FRAMES, GuestChannel
 from crucible.sandbox.guest.inbound import MANY_PIECES, Inbound
@@ -78,7 +85,7 @@ def test_an_unanswered_sync_is_followed_by_enough_to_flush_any_frame() -> None:
 
 
 def test_a_guest_that_never_answers_is_silent() -> None:
-    async def why() -> str:
+    async def why() -> GuestGone:
         raise AssertionError("a machine that is only silent was asked why it died")
 
     async def scene() -> None:
@@ -108,8 +115,8 @@ def test_another_generation_is_not_spoken_to() -> None:
 
 def test_a_machine_that_dies_in_the_meeting_is_gone() -> None:
     async def scene() -> None:
-        async def why() -> str:
-            return "the kernel panicked"
+        async def why() -> GuestGone:
+            return GuestPanicked("box", "the kernel panicked")
 
         async with ends() as (guest, sock):
             meet = asyncio.create_task(
@@ -117,7 +124,7 @@ def test_a_machine_that_dies_in_the_meeting_is_gone() -> None:
             )
             await guest.expect(Kind.SYNC)
             guest.writer.close()
-            with pytest.raises(GuestGone, match="the kernel panicked"):
+            with pytest.raises(GuestPanicked, match="the kernel panicked"):
                 await meet
 
     asyncio.run(scene())
@@ -242,9 +249,9 @@ def test_frames_of_a_stream_that_was_dropped_here_are_passed_over() -> None:
 
 def test_death_in_mid_frame_reaches_everyone_who_waits() -> None:
     async def scene() -> None:
-        async def why() -> str:
+        async def why() -> GuestGone:
             await asyncio.sleep(0.01)
-            return "its memory ran out"
+            return GuestGone("box", "its memory ran out")
 
         async with meeting(why_gone=why) as (guest, session):
             starting = asyncio.create_task(session.start(TRUE))
@@ -279,9 +286,9 @@ def test_a_backend_that_cannot_say_why_holds_nobody_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(channel_module, "WHY_GONE_S", 0.01)
 
     async def scene() -> None:
-        async def why() -> str:
+        async def why() -> GuestGone:
             await asyncio.Event().wait()
-            return ""
+            return GuestGone("box", "")
 
         async with meeting(why_gone=why) as (guest, session):
             asking = asyncio.create_task(session.stats())

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 from crucible.config import Config
 from crucible.errors import (
     BackendUnknown,
+    CrucibleError,
     ImageMissing,
     SandboxError,
     SandboxMissing,
@@ -127,7 +128,15 @@ class Manager:
                 raise WrongState(name, record.state, "paused")
             await held.machine.resume()
             held.record = self.records.update(record.id, state="running")
+            await self.open_doors(held)
             return held.record
+
+    async def open_doors(self, held: Held) -> None:
+        """Those that are not open yet. A port that somebody else has taken is no reason to let go of a machine."""
+        try:
+            await held.doors.open(held.record.spec)
+        except CrucibleError as error:
+            held.record = self.records.update(held.record.id, note=error.message)
 
     async def change_network(
         self, name: str, change: Callable[[SandboxSpec], SandboxSpec]
@@ -139,7 +148,9 @@ class Manager:
             held = self.held.get(record.id)
             if held is not None:
                 held.record = record
-                await held.doors.change_network(record.spec)
+                # One that is paused could not answer; it gets what it lacks when it goes on.
+                if held.awake.is_set() or held.doors.has_network or record.spec.network == "off":
+                    await held.doors.change_network(record.spec)
             return record
 
     async def image(self, name: str) -> Image:

@@ -10,7 +10,7 @@ from crucible.images.catalog import load_image
 from crucible.sandbox.backend import KeepsMachines, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.holding import Held, handle_of, holder
-from crucible.sandbox.manager import Manager
+from crucible.sandbox.manager import CONSOLE_NAME, Manager
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import SandboxRecord
 
@@ -46,6 +46,8 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
     except GuestGone as gone:
         await manager.settle(record)
         manager.mark_stopped(record, note=gone.why)
+        if gone.console:
+            (record.directory / CONSOLE_NAME).write_bytes(gone.console)
         return
     except CrucibleError:
         if record.state == "stopping":
@@ -54,18 +56,12 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
         raise
     manager.hold(held)
     if record.state == "paused":
+        # Its doors are opened when it can answer again.
         held.awake.clear()
-    await _open_doors(manager, held)
+    else:
+        await manager.open_doors(held)
     if record.state == "stopping":
         await manager.finish_stop(held, grace_s=_STOP_GRACE_S)
-
-
-async def _open_doors(manager: Manager, held: Held) -> None:
-    """A port that somebody else has taken meanwhile is no reason to let go of a machine that runs."""
-    try:
-        await held.doors.open(held.record.spec)
-    except CrucibleError as error:
-        held.record = manager.records.update(held.record.id, note=error.message)
 
 
 async def _adopt(

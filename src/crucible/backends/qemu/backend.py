@@ -20,7 +20,6 @@ from crucible.errors import (
     AgentMissing,
     BootFailed,
     CrucibleError,
-    GuestGone,
     PrerequisiteMissing,
     TemplateDamaged,
     Unsupported,
@@ -123,9 +122,9 @@ class QemuBackend:
             guest = await meet_again(plan, vmm, deadline_s=_ADOPT_DEADLINE_S, is_paused=is_paused)
         except BootFailed as error:
             vmm.detach()
-            if vmm.why_ended is None:
+            if not vmm.has_ended:
                 raise
-            raise GuestGone(plan.name, vmm.why_ended) from error
+            raise await vmm.gone(plan.name) from error
         except BaseException:
             vmm.detach()
             raise

@@ -37,7 +37,6 @@ FROZEN = 2
 _GROW_DEADLINE_S = 10.0
 _FRESH_FLUSH_S = 5.0
 _FREEZE_DEADLINE_S = 130.0
-_OOM_WORDS = (b"Out of memory", b"oom-kill")
 
 
 class QemuMachine:
@@ -48,7 +47,6 @@ class QemuMachine:
         self._vmm = vmm
         self.guest = guest
         self._stages: list[Stage] = []
-        self._console = b""
 
     @property
     def handle(self) -> MachineHandle:
@@ -104,16 +102,10 @@ class QemuMachine:
         self.guest.go_on()
 
     async def console(self) -> bytes:
-        self._console = (self._console + await self._vmm.console())[-65536:]
-        return self._console
+        return await self._vmm.console()
 
     async def ended(self) -> str:
-        why = await self._vmm.ended()
-        if "kernel" in why:
-            console = await self.console()
-            if any(word in console for word in _OOM_WORDS):
-                return "it ran out of memory"
-        return why
+        return await self._vmm.ended()
 
     async def grow_disk(self, size_mib: int) -> None:
         """Tells the running machine that its disk is larger, and stretches the filesystem over it."""
@@ -209,7 +201,7 @@ async def _connect(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: boo
         vmm.agent,
         name=plan.name,
         deadline_s=deadline_s,
-        why_gone=vmm.ended,
+        why_gone=lambda: vmm.gone(plan.name),
         # A fresh machine has no cut frame to flush, and flushing would only slow down a busy host.
         flush_after_s=_FRESH_FLUSH_S if is_fresh else FLUSH_AFTER_S,
         exchange=Exchange(exchange),

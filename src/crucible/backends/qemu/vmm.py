@@ -10,12 +10,13 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from crucible.backends.qemu import disks, jail
+from crucible.backends.qemu import disks, ending, jail
 from crucible.backends.qemu.command import BootFiles, Shape, Wiring, arguments, machine_word
 from crucible.backends.qemu.disks import ROOT_NAME, DiskChain
+from crucible.backends.qemu.ending import Ending
 from crucible.backends.qemu.limits import find_group
 from crucible.backends.qemu.qmp import Monitor, MonitorClosed
-from crucible.errors import BootFailed
+from crucible.errors import BootFailed, GuestGone, GuestPanicked
 from crucible.sandbox import processes
 from crucible.sandbox.backend import MachineHandle
 from crucible.values import dataclass
@@ -26,11 +27,7 @@ ERRORS_FILE = "vmm.log"
 _MIGRATION_DEADLINE_S = 300.0
 _LOOK_AGAIN_S = 0.02
 _MOVING = ("setup", "active", "device", "pre-switchover", "cancelling", "wait-unplug")
-_ENDED = {
-    "shutdown": "it powered itself off or its kernel stopped",
-    "guest-panicked": "its kernel panicked",
-    "internal-error": "its VMM failed",
-}
+_CONSOLE_BYTES = 65536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +62,14 @@ class Vmm:
         # Joined before the machine runs: a port that opens later tells the guest that its host left.
         self.agent = connect_socket(directory, AGENT_SOCKET)
         self._pidfd = _watchable(handle)
-        self._why: str | None = None
+        self._ending: Ending | None = None
+        self._console = b""
         self._ended = asyncio.Event()
         self._migration: asyncio.Future[str] | None = None
         self._watch = asyncio.create_task(self._watch_events())
         loop = asyncio.get_running_loop()
         if self._pidfd is None:
-            self._end("its process is gone")
+            self._end(Ending(why="its process is gone"))
         else:
             loop.add_reader(self._pidfd, self._process_ended)
 
@@ -115,21 +113,20 @@ class Vmm:
 
     async def proceed(self) -> None:
         """Sets a machine going that may stand still. One that has ended while nobody listened says so now."""
-        status = (await self.monitor.execute("query-status")).get("status")
-        if status in _ENDED:
-            self._end(_ENDED[status])
-            raise BootFailed(f"The machine has ended: {self._why}")
+        status = str((await self.monitor.execute("query-status")).get("status"))
+        found = ending.from_state(status, await self.console())
+        if found is not None:
+            self._end(found)
+            raise BootFailed(f"The machine has ended: {found.why}")
         await self.monitor.execute("cont")
 
     async def console(self) -> bytes:
-        """What the console said since it was last asked; QEMU keeps the last 64 KiB."""
-        try:
-            text = await self.monitor.execute(
-                "ringbuf-read", {"device": "console", "size": 65536, "format": "utf8"}
-            )
-        except (MonitorClosed, BootFailed):
-            return b""
-        return str(text).encode()
+        """The last 64 KiB that the console said. QEMU tells each byte once, so what it told is kept."""
+        wanted = {"device": "console", "size": _CONSOLE_BYTES, "format": "utf8"}
+        with contextlib.suppress(MonitorClosed, BootFailed):
+            told = str(await self.monitor.execute("ringbuf-read", wanted))
+            self._console = (self._console + told.encode())[-_CONSOLE_BYTES:]
+        return self._console
 
     def errors(self) -> str:
         with contextlib.suppress(OSError), (self._directory / ERRORS_FILE).open("rb") as file:
@@ -140,13 +137,25 @@ class Vmm:
         await self._ended.wait()
         return self._why or "it ended"
 
+    async def gone(self, name: str) -> GuestGone:
+        """Waits for the end and gives it as the error that all get who wait for the guest."""
+        why = await self.ended()
+        is_panic = self._ending is not None and self._ending.is_panic
+        error = GuestPanicked(name, why) if is_panic else GuestGone(name, why)
+        error.console = self._console
+        return error
+
     @property
-    def why_ended(self) -> str | None:
-        return self._why
+    def has_ended(self) -> bool:
+        return self._ending is not None
+
+    @property
+    def _why(self) -> str | None:
+        return None if self._ending is None else self._ending.why
 
     async def kill(self) -> None:
         """Ends the process at once and clears what it leaves outside its directory."""
-        self._end("it was stopped")
+        self._end(Ending(why="it was stopped"))
         self.detach()
         bury(self._directory, self._sandbox_id, self.handle)
 
@@ -173,7 +182,10 @@ class Vmm:
             event = await self.monitor.events.get()
             if event.get("event") == "SHUTDOWN":
                 reason = str(event.get("data", {}).get("reason", ""))
-                self._end(_shutdown_reason(reason))
+                # Only a reset needs the console; other ends are followed by the process's own.
+                console = await self.console() if reason in ending.RESETS else b""
+                self._end(ending.from_shutdown(reason, console))
+                self._hang_up()
             elif event.get("event") == "MIGRATION":
                 self._migrated(str(event.get("data", {}).get("status", "")))
 
@@ -184,15 +196,20 @@ class Vmm:
 
     def _process_ended(self) -> None:
         if find_group(self._sandbox_id).oom_kills():
-            self._end("the host killed it for exceeding its memory")
+            self._end(Ending(why="the host killed it for exceeding its memory"))
             return
         detail = self.errors()
-        self._end(f"its VMM stopped{': ' + detail if detail else ''}")
+        self._end(Ending(why=f"its VMM stopped{': ' + detail if detail else ''}"))
 
-    def _end(self, why: str) -> None:
-        if self._why is None:
-            self._why = why
+    def _end(self, found: Ending) -> None:
+        if self._ending is None:
+            self._ending = found
         self._ended.set()
+
+    def _hang_up(self) -> None:
+        """QEMU holds a machine that ended, and its sockets: nobody else would tell those who wait for the guest."""
+        with contextlib.suppress(OSError):
+            self.agent.shutdown(socket.SHUT_RDWR)
 
     async def _migrate(self, command: str, arguments: dict[str, Any]) -> None:
         """Begins to move the machine's state and waits until QEMU says how it ended."""
@@ -374,14 +391,3 @@ def _capabilities(*, shared_memory_stays: bool) -> dict[str, Any]:
             {"capability": "events", "state": True},
         ]
     }
-
-
-def _shutdown_reason(reason: str) -> str:
-    known = {
-        "guest-shutdown": "it powered itself off",
-        "guest-reset": "its kernel stopped (panic or reset)",
-        "guest-panic": "its kernel panicked",
-        "host-signal": "its VMM was told to stop",
-        "host-qmp-quit": "it was stopped",
-    }
-    return known.get(reason, f"it shut down ({reason or 'no reason given'})")

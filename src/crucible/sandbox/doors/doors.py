@@ -48,6 +48,10 @@ class Doors:
             await self._published.open([parse_port(text) for text in spec.ports])
         await self.change_network(spec)
 
+    @property
+    def has_network(self) -> bool:
+        return self._egress is not None
+
     async def change_network(self, spec: SandboxSpec) -> None:
         """The policy of `spec` holds from now on, for connections that are open too."""
         if spec.network == "off":

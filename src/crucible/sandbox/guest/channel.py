@@ -26,7 +26,7 @@ FLUSH_AGAIN_S: Final = 1.0
 FLUSH_FRAMES: Final = 2_048
 WHY_GONE_S: Final = 2.0
 
-WhyGone = Callable[[], Awaitable[str]]
+WhyGone = Callable[[], Awaitable[GuestGone]]
 
 
 class GuestChannel:
@@ -221,14 +221,14 @@ class GuestChannel:
             self._asking = asyncio.get_running_loop().create_task(self._ask(self._why_gone))
 
     async def _ask(self, why_gone: WhyGone) -> None:
-        why = "its channel was closed"
+        failure = GuestGone(self.name, "its channel was closed")
         try:
             async with asyncio.timeout(WHY_GONE_S):
-                why = await why_gone()
+                failure = await why_gone()
         except TimeoutError:
             return
         finally:
-            self._fail(GuestGone(self.name, why))
+            self._fail(failure)
 
     def _fail(self, failure: SandboxError) -> None:
         if self.failure is not None:
