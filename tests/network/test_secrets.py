@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import Run
 from tests.network.authority import client_context, server_context
-from tests.network.test_clients import curl
+from tests.network.test_clients import curl, run_program
 from tests.network.test_ways_out import http2_server
 from tests.network.world import World, a_door, a_world, close, echo, exchange
 
 from crucible.errors import BadSetting
-from crucible.network.authority import Authority
+from crucible.network.authority import Authority, trust_variables
 from crucible.network.events import Outcome
 from crucible.network.guard import Scanner
 from crucible.network.policy import Policy
@@ -146,6 +146,21 @@ def test_an_authority_can_be_kept_and_names_only_what_it_is_asked_for() -> None:
     assert shake_hands(server, authority.certificate, "api.example.com")
     assert not shake_hands(server, authority.certificate, "other.example.com")
     assert not shake_hands(server, Authority.make("other").certificate, "api.example.com")
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "CURL_CA_BUNDLE"])
+async def test_programs_trust_the_authority_by_its_variables(
+    run: Run, tmp_path: Path, variable: str
+) -> None:
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_text(AUTHORITY.certificate)
+    async with bank("TOKEN:api.example:X-Key") as (world, _), a_door(world, "", 0) as door:
+        status, output = await run_program(
+            "curl", "-sS", "-x", f"socks5h://127.0.0.1:{door}", "https://api.example/",
+            environment={variable: trust_variables(str(bundle))[variable]},
+        )  # fmt: skip
+        assert status == 0, output
+        assert "x-key: VALUE" in output
 
 
 def shake_hands(server: ssl.SSLContext, trusted: str, name: str) -> bool:

@@ -21,6 +21,23 @@ GRACE: Final = datetime.timedelta(days=1)
 MOST_KEPT: Final = 256
 
 
+_BUNDLE_VARIABLES: Final = (
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "CARGO_HTTP_CAINFO",
+    "AWS_CA_BUNDLE",
+)
+
+
+def trust_variables(bundle: str) -> dict[str, str]:
+    """What makes the common runtimes trust a file of certificates: the machine's own, and ours behind them."""
+    return dict.fromkeys(_BUNDLE_VARIABLES, bundle)
+
+
 class Authority:
     def __init__(self, certificate: Certificate, key: EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
