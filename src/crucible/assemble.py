@@ -17,8 +17,9 @@ _PR_SET_THP_DISABLE = 41
 if TYPE_CHECKING:
     from crucible.backends.qemu.backend import QemuBackend
     from crucible.config import Config
+    from crucible.images.catalog import Image
     from crucible.images.report import Report
-    from crucible.sandbox.manager import Manager
+    from crucible.sandbox.manager import Fetch, Manager
 
 
 def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
@@ -49,7 +50,26 @@ def manager(config: Config, report: Report | None = None) -> Manager:
         records=open_records(config.home),
         backends=backends(config, report),
         report=report or silent,
+        fetch=_fetcher(config, report or silent) if config.pulls_images else None,
     )
+
+
+def _fetcher(config: Config, report: Report) -> Fetch:
+    def fetch(name: str, is_guess: bool, is_stopped: Callable[[], bool]) -> Image:
+        # Loaded here because nearly every sandbox starts from an image that is there.
+        from crucible.images import on_demand
+        from crucible.sandbox.image_use import images_in_use
+
+        return on_demand.fetch(
+            config.home,
+            name,
+            is_guess=is_guess,
+            is_stopped=is_stopped,
+            in_use=lambda: images_in_use(config.home),
+            report=report,
+        )
+
+    return fetch
 
 
 def agent_path() -> Path:

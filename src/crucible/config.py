@@ -16,6 +16,7 @@ class Config:
     home: Path
     template_limit_mib: int = 8192
     owner_idle_s: float = 30.0
+    pulls_images: bool = True
 
 
 def load_config(environment: dict[str, str] | None = None) -> Config:
@@ -24,6 +25,7 @@ def load_config(environment: dict[str, str] | None = None) -> Config:
         home=_home(values),
         template_limit_mib=_number(values, "CRUCIBLE_TEMPLATE_LIMIT_MIB", 8192),
         owner_idle_s=float(_number(values, "CRUCIBLE_OWNER_IDLE_S", 30)),
+        pulls_images=_pulls_images(values),
     )
 
 
@@ -36,6 +38,13 @@ def _home(values: dict[str, str]) -> Path:
     if not home:
         raise BadSetting("Neither CRUCIBLE_HOME nor HOME is set", hint="Set CRUCIBLE_HOME")
     return Path(home) / ".local" / "share" / "crucible"
+
+
+def _pulls_images(values: dict[str, str]) -> bool:
+    text = values.get("CRUCIBLE_PULL") or "missing"
+    if text not in ("missing", "never"):
+        raise BadSetting(f"CRUCIBLE_PULL is {text!r}", hint="It must be missing or never")
+    return text == "missing"
 
 
 def _number(values: dict[str, str], name: str, default: int) -> int:

@@ -90,22 +90,24 @@ TERMINAL_OPTIONS = (
 
 
 class Asked:
-    """`spec` is as the service takes it, checked; `name` is the one that a file gives, if it does."""
+    """`spec` is as the service takes it, checked; `name` is the one that a file gives, if it does.
 
-    __slots__ = ("image", "image_is_guessed", "name", "spec")
+    `fallback` is the image that serves where a guessed one cannot be had.
+    """
 
-    def __init__(
-        self, spec: dict[str, Any], name: str | None, image: Setting, *, image_is_guessed: bool
-    ) -> None:
-        self.image_is_guessed = image_is_guessed
+    __slots__ = ("fallback", "image", "image_is_guessed", "name", "spec")
+
+    def __init__(self, spec: dict[str, Any], name: str | None, image: Setting) -> None:
         self.spec = spec
         self.name = name
         self.image = image
+        self.image_is_guessed = False
+        self.fallback: str | None = None
 
 
 def asked(arguments: Arguments, command: list[str]) -> Asked:
     """What the options, variables, the project's files and the profile come to."""
-    from crucible.project.settings import choose_image, gather
+    from crucible.project.settings import choose_image, fallback_of, gather
     from crucible.sandbox.spec import SandboxSpec
 
     directory = host_directory(arguments) or "."
@@ -120,10 +122,11 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
 
         fields["ports"] = [str(parse_port(text)) for text in fields["ports"]]
     spec = SandboxSpec(**fields)
-    is_guessed = "image" not in settings
-    return Asked(
-        {**fields, "memory_mib": spec.memory_mib}, name, image, image_is_guessed=is_guessed
-    )
+    found = Asked({**fields, "memory_mib": spec.memory_mib}, name, image)
+    if "image" not in settings:
+        found.image_is_guessed = True
+        found.fallback = fallback_of(image.value)
+    return found
 
 
 def options(arguments: Arguments) -> dict[str, Any]:

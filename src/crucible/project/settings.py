@@ -53,6 +53,14 @@ def choose_image(settings: Settings, command: Sequence[str], directory: str) -> 
     return Setting(found.image, found.why)
 
 
+def fallback_of(image: str) -> str | None:
+    """The image that is always here, if it serves what this guessed one would."""
+    from crucible.project.languages import LANGUAGES, SERVED_BY_BASE
+
+    served = (language.image for language in LANGUAGES if language.name in SERVED_BY_BASE)
+    return "base" if image in served else None
+
+
 def _from_file(directory: str, named_file: str | None) -> Settings:
     path = named_file
     if path is None:

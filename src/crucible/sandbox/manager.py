@@ -38,8 +38,9 @@ from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.spec import SandboxSpec, check_name
 from crucible.values import dataclass, field, replace
 
-# Brings an image here that is not: blocking, in a thread.
-Fetch = Callable[[str], Image]
+# Brings an image here that is not: in a thread, until the last argument says that nobody waits any more. The second
+# tells that nobody named this image.
+Fetch = Callable[[str, bool, Callable[[], bool]], Image]
 
 FIRST_HOST_UID = 1_900_000_001
 CONSOLE_NAME = "console.log"
@@ -153,14 +154,21 @@ class Manager:
                     await held.doors.change_network(record.spec)
             return record
 
-    async def image(self, name: str) -> Image:
+    async def image(self, name: str, *, is_guess: bool = False) -> Image:
         """The image of that name; fetched first if it is not here and there is somebody to fetch it."""
         try:
             return load_image(self.config.home, name)
         except ImageMissing:
-            if self.fetch is None:
+            fetch = self.fetch
+            if fetch is None:
                 raise
-            return await asyncio.to_thread(self.fetch, name)
+        from crucible.sandbox.abandonable import beside
+
+        is_stopped = False
+        try:
+            return await beside(lambda: fetch(name, is_guess, lambda: is_stopped))
+        finally:
+            is_stopped = True
 
     def find(self, name: str) -> SandboxRecord:
         """The record of a sandbox that may be changed here: not one of a `run` in another process."""

@@ -23,6 +23,7 @@ def create(arguments: Arguments) -> int:
         "start": arguments.flag("start"),
         "upload": False,
         "host_directory": specs.host_directory(arguments),
+        "fallback_image": asked.fallback,
     }
     specs.tell_image(asked.image)
     ask_owner("create", request, doing=f"creating {name}")

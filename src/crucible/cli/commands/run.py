@@ -35,12 +35,12 @@ def run(arguments: Arguments) -> int:
     command["entrypoint"] = None if entrypoint is None else [entrypoint] if entrypoint else []
     specs.tell_image(asked.image)
     if arguments.flag("keep"):
-        return _run_kept(asked.spec, name, source, command)
-    return _run_temporary(asked.spec, name, source, command)
+        return _run_kept(asked, name, source, command)
+    return _run_temporary(asked, name, source, command)
 
 
 def _run_temporary(
-    spec: dict[str, Any], name: str | None, source: str | None, command: dict[str, Any]
+    asked: specs.Asked, name: str | None, source: str | None, command: dict[str, Any]
 ) -> int:
     from crucible.cli.joining import join
     from crucible.cli.service import embedded
@@ -48,7 +48,8 @@ def _run_temporary(
 
     request = {
         "verb": "run",
-        "spec": spec,
+        "spec": asked.spec,
+        "fallback_image": asked.fallback,
         "name": name,
         "keep": False,
         "upload": source is not None,
@@ -67,7 +68,7 @@ def _run_temporary(
 
 
 def _run_kept(
-    spec: dict[str, Any], name: str | None, source: str | None, command: dict[str, Any]
+    asked: specs.Asked, name: str | None, source: str | None, command: dict[str, Any]
 ) -> int:
     """A named sandbox that is created, started and used at once, and stays."""
     import os
@@ -78,7 +79,13 @@ def _run_kept(
     from crucible.client.command import Conduct
 
     name = name or f"kept-{os.urandom(4).hex()}"
-    created = {"name": name, "spec": spec, "start": True, "host_directory": source}
+    created = {
+        "name": name,
+        "spec": asked.spec,
+        "fallback_image": asked.fallback,
+        "start": True,
+        "host_directory": source,
+    }
     ask_owner("create", created, doing="starting a sandbox")
     conduct = Conduct(
         outlives_us=True,

@@ -15,6 +15,7 @@ from crucible.sandbox.manager import CONSOLE_NAME, Manager
 from crucible.sandbox.output_log import OutputLog, StreamLog
 from crucible.sandbox.service.audit import write_audit
 from crucible.sandbox.service.conversation import Conversation
+from crucible.sandbox.service.images import with_image
 from crucible.sandbox.service.progress import noticing
 from crucible.sandbox.service.requests import (
     command_words,
@@ -47,6 +48,7 @@ class Commands:
         began = time.perf_counter()
         stages: list[tuple[str, float]] = []
         has_directory = bool(request.get("upload"))
+        spec = await with_image(self._manager, spec, optional(request, "fallback_image", str))
         if not asked.get("argv"):
             # No machine is started to find out that there is nothing to run in it.
             command_words(asked, await self._manager.image(spec.image))

@@ -12,6 +12,7 @@ from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord, record_as_json
 from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import Conversation
+from crucible.sandbox.service.images import with_image
 from crucible.sandbox.service.network import NetworkChange
 from crucible.sandbox.service.requests import field, name_field, optional, parse_spec
 from crucible.sandbox.snapshots import Snapshots
@@ -33,6 +34,7 @@ class Lifecycle:
         if source is not None:
             source = str(seeding.check_source(Path(source)))
         spec = parse_spec(field(request, "spec", dict))
+        spec = await with_image(self._manager, spec, optional(request, "fallback_image", str))
         record = await self._manager.create(name, spec, host_directory=source)
         if request.get("start"):
             record = await self._manager.start(name)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 
 from crucible.errors import CrucibleError
+from crucible.images.report import NOTICE
 from crucible.sandbox.service.conversation import Conversation
 
 _listener: ContextVar[tuple[asyncio.AbstractEventLoop, Conversation] | None] = ContextVar(
@@ -26,7 +27,10 @@ def to_client(stage: str, detail: str) -> None:
     listener = _listener.get()
     if listener is not None:
         loop, client = listener
-        loop.call_soon_threadsafe(_begin, lambda: client.progress(stage, detail))
+        if stage == NOTICE:
+            loop.call_soon_threadsafe(_begin, lambda: client.notice(detail))
+        else:
+            loop.call_soon_threadsafe(_begin, lambda: client.progress(stage, detail))
 
 
 def noticing(client: Conversation) -> Callable[[str], None]:
