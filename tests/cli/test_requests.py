@@ -112,6 +112,7 @@ def test_create_sends_the_whole_specification(serve: Serve, tmp_path: Path) -> N
             "start": True,
             "upload": False,
             "host_directory": str(tmp_path),
+            "fallback_image": None,
             "spec": {
                 "image": "base",
                 "memory_mib": 512,

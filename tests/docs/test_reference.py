@@ -56,7 +56,9 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
     assert config.home == Path("/home/someone/.local/share/crucible")
     assert f"| `CRUCIBLE_TEMPLATE_LIMIT_MIB` | `{config.template_limit_mib}` |" in SETTINGS
     assert f"| `CRUCIBLE_OWNER_IDLE_S` | `{config.owner_idle_s:g}` |" in SETTINGS
-    assert len(fields(Config)) == 3
+    assert "| `CRUCIBLE_PULL` | `missing` |" in SETTINGS
+    assert config.pulls_images
+    assert len(fields(Config)) == 4
 
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:
