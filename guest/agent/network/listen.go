@@ -90,7 +90,9 @@ func (n *Network) tell(stream *channel.Stream, listening *ear, made *connection)
 		select {
 		case made = <-listening.asks:
 		default:
-			return output.Flush()
+			err := output.Flush()
+			output.Release()
+			return err
 		}
 	}
 }

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import socket
 from collections import deque
 from typing import Final
 
 from crucible.errors import GuestRefused, ProtocolBroken
-from crucible.network.outlet import Ask
 from crucible.sandbox.guest.channel import SMALL_S, GuestChannel
 from crucible.sandbox.guest.stream import Stream
-from crucible.wire.answers import AskRecord, Done, Records, decode_ask
+from crucible.wire.answers import Done, Records, decode_ask
 from crucible.wire.notes import Connected, Listening
 from crucible.wire.requests import Plain, RefuseAsk, Take, Verb
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.network.outlet import Ask
+
 # Of one machine at once; the channel has room for as many and for commands besides.
 MAX_TAKEN: Final = 512
-MAX_NAME: Final = 253
-_NAME: Final = re.compile(rb"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\Z")
 
 
 class GuestOutlet:
@@ -48,7 +47,10 @@ class GuestOutlet:
             if piece is None:
                 self._stream.raise_end()
                 raise ProtocolBroken("a machine stopped asking by itself")
-            self._asks.extend(_ask(record) for record in self._records.feed(piece.data))
+            # Loaded here because most commands never ask.
+            from crucible.sandbox.guest.asks import checked
+
+            self._asks.extend(checked(record) for record in self._records.feed(piece.data))
         return self._asks.popleft()
 
     async def take(self, ask: Ask) -> TakenConnection:
@@ -109,17 +111,3 @@ class TakenConnection:
     async def abort(self) -> None:
         self._among.discard(self)
         self._stream.close()
-
-
-def _ask(record: AskRecord) -> Ask:
-    if record.name and (len(record.name) > MAX_NAME or not _NAME.match(record.name)):
-        raise ProtocolBroken("a connection is asked for by a name that no host can have")
-    if not record.port:
-        raise ProtocolBroken("a connection is asked for to port 0")
-    family = socket.AF_INET if len(record.address) == 4 else socket.AF_INET6
-    return Ask(
-        number=record.number,
-        name=record.name.decode("ascii"),
-        address=socket.inet_ntop(family, record.address),
-        port=record.port,
-    )
