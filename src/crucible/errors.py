@@ -129,6 +129,16 @@ class PortTaken(Refused):
         )
 
 
+class SecretMissing(Refused):
+    code = "secret-missing"
+
+    def __init__(self, sandbox: str, names: tuple[str, ...]) -> None:
+        super().__init__(
+            f"The values of {', '.join(names)} are not known: they are never written down",
+            hint=f"Set the variables of these names and try again: `crucible start {sandbox}`",
+        )
+
+
 class BackendUnknown(Refused):
     code = "backend-unknown"
 

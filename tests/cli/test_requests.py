@@ -113,6 +113,7 @@ def test_create_sends_the_whole_specification(serve: Serve, tmp_path: Path) -> N
             "upload": False,
             "host_directory": str(tmp_path),
             "fallback_image": None,
+            "secrets": [],
             "spec": {
                 "image": "base",
                 "memory_mib": 512,

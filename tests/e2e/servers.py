@@ -1,11 +1,13 @@
 """Real servers for sandboxes to reach, run inside an internet of the tests' own: `python servers.py CERTIFICATE KEY`.
 
-80 and 443 answer HTTP with what they were asked; 7000 sends back what it gets; 25 speaks first.
+80 and 443 answer HTTP with what they were asked, header fields as digests; 7000 sends back what it gets;
+25 speaks first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import socket
 import ssl
@@ -24,7 +26,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        facts = {"path": self.path, "host": self.headers.get("Host"), "headers": dict(self.headers)}
+        digests = {
+            name: hashlib.sha256(value.encode()).hexdigest() for name, value in self.headers.items()
+        }
+        facts = {"path": self.path, "host": self.headers.get("Host"), "headers": digests}
         body = (
             (b"x" * int(self.path[6:]))
             if self.path.startswith("/size/")

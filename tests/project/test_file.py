@@ -95,6 +95,7 @@ def test_the_network_is_turned_off_by_a_flag_and_left_to_the_profile_by_the_othe
         ("[sandbox]\nimage = 'a'\nbase_image = 'b'\n", "twice", ""),
         ("[security]\nnetwork = false\n[network]\nmode = 'full'\n", "twice", ""),
         ("sandbox = 3\n", "'sandbox'", ""),
+        ("[secrets]\nA = 1\n", "'A' in [secrets]", "the host it is for"),
         ("[sandbox\n", "is not TOML", ""),
     ],
 )
@@ -147,6 +148,7 @@ def test_whatever_it_holds_it_is_taken_or_refused(
 
 def test_the_schema_knows_every_key_and_no_other() -> None:
     schema = json_schema()
+    assert schema["properties"].pop("secrets")["additionalProperties"] == {"type": "string"}
     listed = {
         (section, name)
         for section, described in schema["properties"].items()

@@ -74,6 +74,14 @@ def test_a_file_that_was_found_cannot_give_away_the_host(tmp_path: Path) -> None
     assert settle(tmp_path, str(path))["profile"].value == "permissive"
 
 
+def test_a_file_that_was_found_cannot_send_secrets_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "crucible.toml"
+    path.write_text("[secrets]\nTOKEN = 'evil.example.org'\n")
+    with pytest.raises(BadSetting, match="asks for secrets"):
+        settle(tmp_path)
+    assert settle(tmp_path, str(path))["secrets"].value == ["TOKEN:evil.example.org"]
+
+
 def test_a_file_that_was_found_can_take_away(tmp_path: Path) -> None:
     (tmp_path / "crucible.toml").write_text("[security]\nprofile = 'restrictive'\n")
     assert settle(tmp_path)["network"].value == "off"

@@ -51,6 +51,13 @@ OPTIONS = (
         is_repeatable=True,
     ),
     Option(
+        "secret",
+        "let it use a secret that it never sees: NAME[=VALUE]:HOST[:HEADER]; the value is that of"
+        " our own variable NAME unless given; may be given again",
+        metavar="SECRET",
+        is_repeatable=True,
+    ),
+    Option(
         "publish",
         "reach a port of it from here, on loopback unless an address is given; may be given again",
         short="p",
@@ -95,9 +102,16 @@ class Asked:
     `fallback` is the image that serves where a guessed one cannot be had.
     """
 
-    __slots__ = ("fallback", "image", "image_is_guessed", "name", "spec")
+    __slots__ = ("fallback", "image", "image_is_guessed", "name", "secrets", "spec")
 
-    def __init__(self, spec: dict[str, Any], name: str | None, image: Setting) -> None:
+    def __init__(
+        self,
+        spec: dict[str, Any],
+        name: str | None,
+        image: Setting,
+        secrets: list[dict[str, str]],
+    ) -> None:
+        self.secrets = secrets
         self.spec = spec
         self.name = name
         self.image = image
@@ -117,16 +131,30 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     fields["image"] = image.value
     name = fields.pop("name", None)
     fields.pop("agent", None)
+    secrets = _secrets(fields)
     if "ports" in fields:
         from crucible.sandbox.doors.ports import parse_port
 
         fields["ports"] = [str(parse_port(text)) for text in fields["ports"]]
     spec = SandboxSpec(**fields)
-    found = Asked({**fields, "memory_mib": spec.memory_mib}, name, image)
+    found = Asked({**fields, "memory_mib": spec.memory_mib}, name, image, secrets)
     if "image" not in settings:
         found.image_is_guessed = True
         found.fallback = fallback_of(image.value)
     return found
+
+
+def _secrets(fields: dict[str, Any]) -> list[dict[str, str]]:
+    """The values go beside the specification, in which only the names and their hosts stay."""
+    if not fields.get("secrets"):
+        return []
+    import os
+
+    from crucible.sandbox.doors.secrets import as_request, bindings, parse_given
+
+    given = as_request(fields["secrets"], os.environ)
+    fields["secrets"] = list(bindings(parse_given(given)))
+    return given
 
 
 def options(arguments: Arguments) -> dict[str, Any]:
@@ -156,6 +184,8 @@ def options(arguments: Arguments) -> dict[str, Any]:
     for name, target in (("idle-timeout", "idle_timeout_s"), ("ttl", "ttl_s")):
         if text := arguments.value(name):
             fields[target] = parse_duration_s(text) or 0.0
+    if texts := arguments.values("secret"):
+        fields["secrets"] = texts
     if texts := arguments.values("publish"):
         fields["ports"] = texts
     for name in ("allow", "deny"):

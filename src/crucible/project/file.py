@@ -10,6 +10,7 @@ from crucible.project.schema import SECTIONS, TIME, Key, find_key, names_in
 from crucible.sandbox.spec import parse_duration_s
 
 FILE_NAME = "crucible.toml"
+SECRETS = "secrets"
 _MAX_BYTES = 1 << 20
 
 
@@ -24,13 +25,27 @@ def read_file(path: str) -> dict[str, Set]:
     """What the file sets, by the field of the specification."""
     fields: dict[str, Set] = {}
     for section, values in _load(path).items():
-        if section not in SECTIONS or not isinstance(values, dict):
+        if section not in (*SECTIONS, SECRETS) or not isinstance(values, dict):
             raise BadSetting(
-                f"{path} has no use for {section!r}", hint=suggestion(section, SECTIONS)
+                f"{path} has no use for {section!r}", hint=suggestion(section, (*SECTIONS, SECRETS))
             )
+        if section == SECRETS:
+            fields["secrets"] = Set(_secrets(path, values), f"[{SECRETS}]")
+            continue
         for name, value in values.items():
             _take(path, section, name, value, fields)
     return fields
+
+
+def _secrets(path: str, values: Mapping[str, Any]) -> list[str]:
+    """`NAME = "host[:header]"`: the value is that of the variable NAME where the sandbox is started."""
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise BadSetting(
+                f"{name!r} in [{SECRETS}] of {path} is {_shown(value)}",
+                hint='Write the host it is for: NAME = "api.example.org"',
+            )
+    return [f"{name}:{value}" for name, value in values.items()]
 
 
 def _take(path: str, section: str, name: str, value: Any, fields: dict[str, Set]) -> None:

@@ -97,6 +97,13 @@ def json_schema() -> dict[str, Any]:
                 "properties": {key.name: _property(key) for key in KEYS if key.section == section},
             }
             for section in SECTIONS
+        }
+        | {
+            "secrets": {
+                "type": "object",
+                "description": "names of secrets and the hosts they are for",
+                "additionalProperties": {"type": "string"},
+            }
         },
     }
 

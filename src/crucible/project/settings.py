@@ -80,6 +80,11 @@ def _from_file(directory: str, named_file: str | None) -> Settings:
 
 def _refuse_widening(path: str, settings: Settings) -> None:
     """A file that was merely found may come with somebody else's project: it cannot open the host."""
+    if "secrets" in settings:
+        raise BadSetting(
+            f"{path} asks for secrets of this host",
+            hint=f"If you trust it, name it: --config {path}",
+        )
     profile = settings.get("profile")
     if profile is None:
         return

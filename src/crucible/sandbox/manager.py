@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from crucible.config import Config
@@ -19,6 +20,7 @@ from crucible.errors import (
     ImageMissing,
     SandboxError,
     SandboxMissing,
+    SecretMissing,
     StateDamaged,
     WrongState,
 )
@@ -28,6 +30,7 @@ from crucible.sandbox import admission, seeding
 from crucible.sandbox.backend import BootPlan, KeepsMachines, Lifetime, Machine
 from crucible.sandbox.choice import choose_backend
 from crucible.sandbox.doors.doors import Doors
+from crucible.sandbox.doors.values import Values
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held as Held
 from crucible.sandbox.holding import handle_of, holder, is_held
@@ -37,6 +40,9 @@ from crucible.sandbox.processes import start_mark
 from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.spec import SandboxSpec, check_name
 from crucible.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from crucible.network.secrets import Secret
 
 # Brings an image here that is not: in a thread, until the last argument says that nobody waits any more. The second
 # tells that nobody named this image.
@@ -54,13 +60,17 @@ class Manager:
     report: Report = silent
     fetch: Fetch | None = None
     held: dict[str, Held] = field(default_factory=dict)
+    secrets: Values = field(default_factory=Values)
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _promised_mib: int = 0
 
     @asynccontextmanager
-    async def open(self, spec: SandboxSpec, *, name: str | None = None) -> AsyncIterator[Held]:
+    async def open(
+        self, spec: SandboxSpec, *, name: str | None = None, secrets: Sequence[Secret] = ()
+    ) -> AsyncIterator[Held]:
         """A temporary sandbox: gone with everything it made when the block ends, or this process does."""
         record_id = new_id()
+        self.secrets.learn(record_id, secrets)
         record = await self._record_new(
             record_id, check_name(name) if name else f"run-{record_id}", spec, is_temporary=True
         )
@@ -74,16 +84,32 @@ class Manager:
             self._erase(record)
 
     async def create(
-        self, name: str, spec: SandboxSpec, *, host_directory: str | None = None
+        self,
+        name: str,
+        spec: SandboxSpec,
+        *,
+        host_directory: str | None = None,
+        secrets: Sequence[Secret] = (),
     ) -> SandboxRecord:
         record = await self._record_new(
             new_id(), check_name(name), spec, host_directory=host_directory
         )
+        self.secrets.learn(record.id, secrets)
         return self.records.update(record.id, state="created")
 
-    async def start(self, name: str) -> SandboxRecord:
+    async def start(self, name: str, *, secrets: Sequence[Secret] = ()) -> SandboxRecord:
+        """Values that are given are learned, also by a sandbox that runs already."""
         async with self.lock(name):
-            return await self._start(self.find(name))
+            record = self.find(name)
+            self.secrets.learn(record.id, secrets)
+            held = self.held.get(record.id)
+            known = self.secrets.of(record) if held is not None and secrets else None
+            if held is not None and known is not None:
+                await held.doors.change_secrets(record.spec, known)
+            missing = self.secrets.missing(record)
+            if missing:
+                raise SecretMissing(name, missing)
+            return await self._start(record)
 
     async def stop(self, name: str, *, grace_s: float = 5.0) -> SandboxRecord:
         async with self.lock(name):
@@ -370,8 +396,8 @@ class Manager:
             record=record, machine=machine, backend=backend, image=image,
             log=OutputLog(record.directory),
             doors=Doors("" if record.is_temporary else record.name, machine, record.directory),
-
         )  # fmt: skip
+        held.doors.secrets = self.secrets.of(record)
         if not record.is_temporary:
             held.log.mark_machine()
             self.hold(held)
@@ -465,6 +491,7 @@ class Manager:
 
     def _erase(self, record: SandboxRecord) -> None:
         shutil.rmtree(record.directory, ignore_errors=True)
+        self.secrets.forget(record.id)
         self.records.delete(record.id)
 
     def plan(

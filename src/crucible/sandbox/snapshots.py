@@ -13,6 +13,7 @@ from pathlib import Path
 from crucible.errors import CrucibleError, SnapshotMissing, SnapshotTaken, StateDamaged
 from crucible.sandbox.backend import KeepsMachines
 from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.doors.secrets import copy_secrets
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager, new_id
@@ -51,6 +52,7 @@ class Snapshots:
         spec = replace(source.spec, backend=source.backend)
         backend, _ = await choose_backend(self._manager.backends, spec)
         record = await self._manager.record_copy(name, source.spec, backend)
+        copy_secrets(source.directory, record.directory)
         return (await self._boot_all([record], backend, source.directory))[0]
 
     async def fork(self, name: str, names: Sequence[str]) -> list[Held]:
@@ -132,6 +134,8 @@ class Snapshots:
                 records.append(record)
                 with contextlib.suppress(FileNotFoundError):
                     shutil.copy2(original.directory / BASELINE_NAME, record.directory)
+                copy_secrets(original.directory, record.directory)
+                self._manager.secrets.share(original.id, record.id)
         except BaseException:
             await finish(self._discard_all(records))
             raise
@@ -165,6 +169,7 @@ class Snapshots:
     async def _save(self, held: Held, directory: Path) -> None:
         _make(directory)
         await held.backend.snapshot(held.machine, self._manager.plan_of(held), directory)
+        copy_secrets(held.record.directory, directory)
 
     def _forget(self, record: SnapshotRecord) -> None:
         shutil.rmtree(record.directory, ignore_errors=True)

@@ -32,7 +32,10 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d|)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """`processes` and `output_mib` are of each command, and 0 is no limit, as it is for the two times."""
+    """`secrets` are names and the hosts they are bound to, never values.
+
+    `processes` and `output_mib` are of each command, and 0 is no limit, as it is for the two times.
+    """
 
     image: str = "base"
     memory_mib: int = DEFAULT_MEMORY_MIB
@@ -48,6 +51,7 @@ class SandboxSpec:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
     processes: int = 0
     output_mib: int = 0
     connections: int = DEFAULT_CONNECTIONS
@@ -87,7 +91,7 @@ class SandboxSpec:
 _KINDS: Mapping[str, type] = {
     "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
     "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
-    "network": str, "allow": list, "deny": list, "ports": list,
+    "network": str, "allow": list, "deny": list, "ports": list, "secrets": list,
     "processes": int, "output_mib": int, "connections": int, "idle_timeout_s": float, "ttl_s": float,
     "read_only": bool, "drop_capabilities": bool,
 }  # fmt: skip
@@ -106,7 +110,7 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     if not all(isinstance(value, str) for value in environment.values()):
         raise BadSetting("A variable of the environment is not text")
     given = dict(values)
-    for name in ("allow", "deny", "ports"):
+    for name in ("allow", "deny", "ports", "secrets"):
         texts = given.get(name, [])
         if not all(isinstance(text, str) for text in texts) or len(texts) > MOST_RULES:
             raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} texts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 
-from crucible.errors import CrucibleError, GuestGone
+from crucible.errors import CrucibleError, GuestGone, SecretMissing
 from crucible.images.catalog import load_image
 from crucible.sandbox.backend import KeepsMachines, MachineHandle
 from crucible.sandbox.doors.doors import Doors
@@ -71,7 +71,7 @@ async def _adopt(
     plan = manager.plan(record, image, lifetime="sandbox", disk_is_kept=True)
     machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
     state = "running" if record.state == "broken" else record.state
-    return Held(
+    held = Held(
         record=manager.records.update(record.id, state=state, note="", **holder()),
         machine=machine,
         backend=backend,
@@ -80,3 +80,8 @@ async def _adopt(
         doors=Doors(record.name, machine, record.directory),
         has_strangers=True,
     )
+    held.doors.secrets = manager.secrets.of(record)
+    if missing := manager.secrets.missing(record):
+        note = SecretMissing(record.name, missing)
+        held.record = manager.records.update(record.id, note=f"{note.message}. {note.hint}")
+    return held

@@ -20,6 +20,7 @@ def create(arguments: Arguments) -> int:
     request = {
         "name": check_name(name),
         "spec": asked.spec,
+        "secrets": asked.secrets,
         "start": arguments.flag("start"),
         "upload": False,
         "host_directory": specs.host_directory(arguments),

@@ -6,13 +6,15 @@ from crucible.cli.grammar import Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _DEFAULT_GRACE = "10s"
 
 
 def start(arguments: Arguments) -> int:
-    return _for_each(arguments, "start", {}, doing="starting")
+    """Values of secrets are never written down, so they come along each time, from our variables."""
+    return _for_each(arguments, "start", {}, doing="starting", each=_secrets_of)
 
 
 def stop(arguments: Arguments) -> int:
@@ -53,7 +55,28 @@ def prune(arguments: Arguments) -> int:
     return 0
 
 
-def _for_each(arguments: Arguments, verb: str, fields: dict[str, Any], *, doing: str) -> int:
+def _secrets_of(name: str) -> dict[str, Any]:
+    import os
+
+    from crucible.cli.commands.listing import sandbox_records
+
+    bound = [record.spec.secrets for record in sandbox_records() if record.name == name]
+    known = [text for text in (bound[0] if bound else ()) if text.partition(":")[0] in os.environ]
+    if not known:
+        return {}
+    from crucible.sandbox.doors.secrets import as_request
+
+    return {"secrets": as_request(known, os.environ)}
+
+
+def _for_each(
+    arguments: Arguments,
+    verb: str,
+    fields: dict[str, Any],
+    *,
+    doing: str,
+    each: Callable[[str], dict[str, Any]] = lambda _: {},
+) -> int:
     """Goes through all of them; what fails is told, and the first failure is the exit status."""
     from crucible.cli import render
     from crucible.cli.service import ask_owner
@@ -62,7 +85,7 @@ def _for_each(arguments: Arguments, verb: str, fields: dict[str, Any], *, doing:
     status = 0
     for name in dict.fromkeys(arguments.words("NAME")):
         try:
-            ask_owner(verb, {"name": name, **fields}, doing=f"{doing} {name}")
+            ask_owner(verb, {"name": name, **fields, **each(name)}, doing=f"{doing} {name}")
         except CrucibleError as error:
             render.show_error(error)
             status = status or error.exit_status

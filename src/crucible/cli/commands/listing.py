@@ -107,6 +107,7 @@ def _facts(record: SandboxRecord) -> list[tuple[str, str]]:
         ("Network", spec.network),
         ("Allowed", " ".join(spec.allow)),
         ("Denied", " ".join(spec.deny)),
+        ("Secrets", " ".join(spec.secrets)),
         ("Read-only", "yes" if spec.read_only else ""),
         ("Capabilities", "none" if spec.drop_capabilities else ""),
         ("Working directory", spec.workdir),

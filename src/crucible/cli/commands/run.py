@@ -50,6 +50,7 @@ def _run_temporary(
         "verb": "run",
         "spec": asked.spec,
         "fallback_image": asked.fallback,
+        "secrets": asked.secrets,
         "name": name,
         "keep": False,
         "upload": source is not None,
@@ -83,6 +84,7 @@ def _run_kept(
         "name": name,
         "spec": asked.spec,
         "fallback_image": asked.fallback,
+        "secrets": asked.secrets,
         "start": True,
         "host_directory": source,
     }

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from crucible.sandbox.doors.egress import Egress
     from crucible.sandbox.doors.ports import Port
     from crucible.sandbox.doors.published import Published
+    from crucible.sandbox.doors.secrets import SandboxSecrets
 
 
 class Doors:
@@ -26,6 +27,7 @@ class Doors:
         self._name = name
         self._machine = machine
         self._directory = directory
+        self.secrets: SandboxSecrets | None = None
         self._published: Published | None = None
         self._egress: Egress | None = None
 
@@ -46,24 +48,41 @@ class Doors:
 
             self._published = Published(self._machine)
             await self._published.open([parse_port(text) for text in spec.ports])
+        if self.secrets is not None:
+            await self.secrets.teach(self._machine.files)
         await self.change_network(spec)
 
     @property
     def has_network(self) -> bool:
         return self._egress is not None
 
+    async def change_secrets(self, spec: SandboxSpec, secrets: SandboxSecrets) -> None:
+        """Connections that are open end: the gateway begins anew with what it now knows."""
+        self.secrets = secrets
+        if self._egress is not None:
+            egress, self._egress = self._egress, None
+            await egress.ended()
+        await self.open(spec)
+
     async def change_network(self, spec: SandboxSpec) -> None:
         """The policy of `spec` holds from now on, for connections that are open too."""
         if spec.network == "off":
             self._close_network()
         elif self._egress is not None:
-            self._egress.change(spec)
+            await self._egress.change(spec)
         else:
             from crucible.sandbox.doors.egress import Egress
 
-            egress = Egress(self._name, self._machine, self._directory, self.notices)
+            egress = Egress(
+                self._name, self._machine, self._directory, self.notices, secrets=self.secrets
+            )
             await egress.open(spec)
             self._egress = egress
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What its commands get besides their own environment."""
+        return {} if self.secrets is None else self.secrets.variables
 
     def network_events(self) -> list[dict[str, Any]]:
         """What the network decided since this was last asked."""

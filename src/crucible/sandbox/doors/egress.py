@@ -20,16 +20,29 @@ if TYPE_CHECKING:
     from crucible.network.gateway import Gateway
     from crucible.network.outlet import Ask, ByteStream, Outlet
     from crucible.network.policy import Policy
+    from crucible.sandbox.doors.secrets import SandboxSecrets
+
+REGISTRIES_NAME = "registries.json"
 
 
 class Egress:
     """Serves from `open` to `close`. `spec` may be replaced meanwhile: the new policy holds at once."""
 
-    def __init__(self, name: str, machine: Machine, directory: Path, notices: Notices) -> None:
+    def __init__(
+        self,
+        name: str,
+        machine: Machine,
+        directory: Path,
+        notices: Notices,
+        *,
+        secrets: SandboxSecrets | None,
+    ) -> None:
         self.events = NetworkLog(directory, notices)
         self._name = name
         self._machine = machine
         self._notices = notices
+        self._secrets = secrets
+        self._cache = directory.parents[1] / "cache" / REGISTRIES_NAME
         self._spec: SandboxSpec | None = None
         self._gateway: Gateway | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -42,14 +55,24 @@ class Egress:
         outlet = await self._machine.outlet()
         self._serving = asyncio.create_task(self._serve(outlet))
 
-    def change(self, spec: SandboxSpec) -> None:
+    async def change(self, spec: SandboxSpec) -> None:
+        """The new policy holds when this returns."""
         self._spec = spec
-        if self._gateway is not None:
-            self._gateway.policy = _policy(spec)
+        if self._gateway is None:
+            return
+        policy = await asyncio.to_thread(_whole_policy, spec, self._cache)
+        if self._spec is spec:
+            self._gateway.policy = policy
 
     def close(self) -> None:
         if self._serving is not None:
             self._serving.cancel()
+
+    async def ended(self) -> None:
+        """Closes, and waits until nothing of it is left."""
+        self.close()
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
 
     async def _serve(self, outlet: Outlet) -> None:
         try:
@@ -66,11 +89,23 @@ class Egress:
     async def _pass_on(self, outlet: Outlet) -> None:
         from crucible.network.gateway import Gateway, Limits
 
-        if self._spec is None:
+        spec = self._spec
+        if spec is None:
             raise AssertionError("a network is opened with its policy")
-        policy = await asyncio.to_thread(_policy, self._spec)
-        limits = Limits(connections=self._spec.connections)
-        self._gateway = Gateway(outlet, policy, self.events, sandbox=self._name, limits=limits)
+        policy = await asyncio.to_thread(_whole_policy, spec, self._cache)
+        limits = Limits(connections=spec.connections)
+        known = self._secrets
+        self._gateway = Gateway(
+            outlet,
+            policy,
+            self.events,
+            sandbox=self._name,
+            limits=limits,
+            secrets=None if known is None else known.secrets,
+            authority=None if known is None else known.authority,
+        )
+        if (latest := self._spec) is not None and latest is not spec:
+            await self.change(latest)
         await self._gateway.run()
 
 
@@ -96,6 +131,19 @@ class _Begun:
 
 
 def _policy(spec: SandboxSpec) -> Policy:
+    """A secret is of no use where its host cannot be reached, so it brings the rule for that."""
     from crucible.network.policy import Policy
 
-    return Policy.parse(spec.network, spec.allow, spec.deny)
+    bound = [text.split(":")[1] for text in spec.secrets]
+    return Policy.parse(spec.network, (*spec.allow, *bound), spec.deny)
+
+
+def _whole_policy(spec: SandboxSpec, cache: Path) -> Policy:
+    """With what `@registries` means on this host. Blocks."""
+    policy = _policy(spec)
+    if not policy.needs_registries:
+        return policy
+    from crucible.network.indexes import with_registries
+    from crucible.network.registries import Host
+
+    return with_registries(policy, Host(), cache)

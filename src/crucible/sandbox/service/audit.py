@@ -17,6 +17,7 @@ def policy_of(spec: SandboxSpec) -> dict[str, Any]:
         "network": spec.network,
         "allow": list(spec.allow),
         "deny": list(spec.deny),
+        "secrets": list(spec.secrets),
         "read_only": spec.read_only,
         "drop_capabilities": spec.drop_capabilities,
     }

@@ -20,6 +20,7 @@ from crucible.sandbox.service.progress import noticing
 from crucible.sandbox.service.requests import (
     command_words,
     field,
+    given_secrets,
     name_field,
     optional,
     parse_command,
@@ -52,8 +53,12 @@ class Commands:
         if not asked.get("argv"):
             # No machine is started to find out that there is nothing to run in it.
             command_words(asked, await self._manager.image(spec.image))
-        async with self._manager.open(spec, name=optional(request, "name", str)) as held:
-            command = parse_command(asked, spec, held.image, has_directory=has_directory)
+        secrets = given_secrets(request)
+        name = optional(request, "name", str)
+        async with self._manager.open(spec, name=name, secrets=secrets) as held:
+            command = parse_command(
+                asked, spec, held.image, held.doors.variables, has_directory=has_directory
+            )
             try:
                 if has_directory:
                     await client.progress("workspace", "copying the directory")
@@ -84,6 +89,7 @@ class Commands:
             field(request, "command", dict),
             held.record.spec,
             held.image,
+            held.doors.variables,
             has_directory=held.record.host_directory is not None,
         )
         is_detached = request.get("detach") is True

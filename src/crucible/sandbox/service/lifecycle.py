@@ -14,7 +14,13 @@ from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.images import with_image
 from crucible.sandbox.service.network import NetworkChange
-from crucible.sandbox.service.requests import field, name_field, optional, parse_spec
+from crucible.sandbox.service.requests import (
+    field,
+    given_secrets,
+    name_field,
+    optional,
+    parse_spec,
+)
 from crucible.sandbox.snapshots import Snapshots
 
 _MOST_FORKS = 100
@@ -35,13 +41,16 @@ class Lifecycle:
             source = str(seeding.check_source(Path(source)))
         spec = parse_spec(field(request, "spec", dict))
         spec = await with_image(self._manager, spec, optional(request, "fallback_image", str))
-        record = await self._manager.create(name, spec, host_directory=source)
+        record = await self._manager.create(
+            name, spec, host_directory=source, secrets=given_secrets(request)
+        )
         if request.get("start"):
             record = await self._manager.start(name)
         return _answer(record)
 
     async def start(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        return _answer(await self._manager.start(name_field(request)))
+        secrets = given_secrets(request)
+        return _answer(await self._manager.start(name_field(request), secrets=secrets))
 
     async def stop(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         grace_s = request.get("grace_s", 5)

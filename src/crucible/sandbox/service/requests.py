@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crucible.errors import BadSetting
 from crucible.images.catalog import Image
 from crucible.sandbox.session import LIMIT_PROCESSES, Command
 from crucible.sandbox.spec import LARGEST_TIMEOUT_S, SandboxSpec, parse_spec
 
-__all__ = ["field", "name_field", "optional", "parse_command", "parse_spec", "path_field", "whole"]
+if TYPE_CHECKING:
+    from crucible.network.secrets import Secret
+
+__all__ = [
+    "field",
+    "given_secrets",
+    "name_field",
+    "optional",
+    "parse_command",
+    "parse_spec",
+    "path_field",
+    "whole",
+]
 
 _Kind = TypeVar("_Kind")
 _LARGEST_ARGUMENTS = 60_000
@@ -69,7 +82,12 @@ def encoded(text: str) -> bytes:
 
 
 def parse_command(
-    values: Mapping[str, Any], spec: SandboxSpec, image: Image, *, has_directory: bool = False
+    values: Mapping[str, Any],
+    spec: SandboxSpec,
+    image: Image,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    *,
+    has_directory: bool = False,
 ) -> Command:
     """The command as the guest will get it: image, sandbox and request each add to its surroundings.
 
@@ -80,6 +98,7 @@ def parse_command(
     usual_workdir = spec.workdir or (image.workspace if has_directory else image.workdir)
     environment = {
         **dict(image.environment),
+        **variables,
         **spec.environment,
         **(optional(values, "environment", dict) or {}),
     }
@@ -103,6 +122,15 @@ def parse_command(
         timeout_s=_timeout_s(values.get("timeout_s")),
         limits={LIMIT_PROCESSES: spec.processes} if spec.processes else {},
     )
+
+
+def given_secrets(request: Mapping[str, Any]) -> Sequence[Secret]:
+    """Values come beside the specification, which is written down; they are not."""
+    if not request.get("secrets"):
+        return ()
+    from crucible.sandbox.doors.secrets import parse_given
+
+    return parse_given(request["secrets"])
 
 
 def command_words(values: Mapping[str, Any], image: Image) -> list[bytes]:
