@@ -137,8 +137,8 @@ def _write_groups(home: Path) -> None:
     """Every limits group that is made is told, so that one that stays behind is known."""
     make = limits.make_group
 
-    def told(sandbox_id: str, caps: limits.Caps) -> limits.LimitsGroup:
-        made = make(sandbox_id, caps)
+    def told(sandbox_id: str, caps: limits.Caps, directory: Path) -> limits.LimitsGroup:
+        made = make(sandbox_id, caps, directory)
         with (home / GROUPS_FILE).open("a") as file:
             file.writelines(f"{directory}\n" for directory in made.directories)
         return made

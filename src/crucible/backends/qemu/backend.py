@@ -176,12 +176,11 @@ class QemuBackend:
             "blank": blank_mib,
         }
         key = template_key(facts)
+        # Another home's machine is not ours.
+        name = f"template-{key}-{template_key({'home': str(self._home)})[:8]}"
 
         async def make(directory: Path) -> None:
             blank = await asyncio.to_thread(disks.make_blank, self._home / "blanks", blank_mib)
-            # A maker that was killed may have left its machine's limits behind. Another home's is not ours.
-            name = f"template-{key}-{template_key({'home': str(self._home)})[:8]}"
-            bury(directory, name, None)
             await foundry.make_template(
                 replace(
                     plan,
@@ -195,7 +194,10 @@ class QemuBackend:
                 blank,
             )
 
-        return await self._templates.obtain(key, make)
+        # A maker that was killed may have left its machine's limits behind.
+        return await self._templates.obtain(
+            key, make, clear=lambda directory: bury(directory, name, None)
+        )
 
     def is_alive(self, handle: MachineHandle) -> bool:
         return is_alive(handle)

@@ -194,7 +194,7 @@ class Foundry:
         cage = Cage(
             lifetime=plan.lifetime,
             host_uid=plan.host_uid,
-            group=limits.make_group(plan.sandbox_id, caps),
+            group=limits.make_group(plan.sandbox_id, caps, plan.directory),
             max_file_bytes=largest + _DISK_SLACK,
             max_memory_bytes=(plan.memory_mib + VMM_ADDRESSES_MIB) << 20,
             needs_kvm=self.accelerator is Accelerator.KVM,

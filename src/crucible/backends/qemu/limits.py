@@ -1,6 +1,8 @@
 """Memory, processor and process limits of one VMM by cgroup v2 or v1 where the host allows it.
 
-Where it does not, the jail's rlimits are all there is; `doctor` says which is in force.
+Where it does not, the jail's rlimits are all there is; `doctor` says which is in force. A group lies below
+the cgroup of the process that made it, which need not be that of the process that must remove it: so where
+it lies is written down in the sandbox's directory first.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from crucible.values import dataclass
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 GROUP_PREFIX = "crucible-"
+RECORD_NAME = "limits"
+_LARGEST_RECORD = 1 << 16
 _CPU_PERIOD_US = 100_000
 
 
@@ -52,24 +56,52 @@ class LimitsGroup:
             _remove_group(directory)
 
 
-def make_group(sandbox_id: str, caps: Caps) -> LimitsGroup:
+def make_group(sandbox_id: str, caps: Caps, directory: Path) -> LimitsGroup:
+    """`directory` is the sandbox's own, where its group is found again."""
+    places = [
+        (parent / f"{GROUP_PREFIX}{sandbox_id}", controllers)
+        for parent, controllers in _writable_parents()
+    ]
+    if places:
+        (directory / RECORD_NAME).write_bytes(b"".join(os.fsencode(p) + b"\0" for p, _ in places))
     made: list[Path] = []
-    for parent, controllers in _writable_parents():
-        directory = parent / f"{GROUP_PREFIX}{sandbox_id}"
+    for place, controllers in places:
         try:
-            directory.mkdir(exist_ok=True)
-            _write_caps(directory, controllers, caps)
-            made.append(directory)
+            place.mkdir(exist_ok=True)
+            _write_caps(place, controllers, caps)
+            made.append(place)
         except OSError:
             with contextlib.suppress(OSError):
-                directory.rmdir()
+                place.rmdir()
     return LimitsGroup(directories=tuple(made))
 
 
-def find_group(sandbox_id: str) -> LimitsGroup:
+def find_group(sandbox_id: str, directory: Path) -> LimitsGroup:
+    """Wherever it is; empty if there is none."""
     name = f"{GROUP_PREFIX}{sandbox_id}"
-    found = [parent / name for parent, _ in _writable_parents() if (parent / name).is_dir()]
-    return LimitsGroup(directories=tuple(found))
+    here = [parent / name for parent, _ in _writable_parents()]
+    places = dict.fromkeys((*_recorded(directory, name), *here))
+    return LimitsGroup(directories=tuple(place for place in places if place.is_dir()))
+
+
+def forget_group(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        (directory / RECORD_NAME).unlink()
+
+
+def _recorded(directory: Path, name: str) -> list[Path]:
+    """What is written down, as far as it can be a group of that name."""
+    try:
+        with (directory / RECORD_NAME).open("rb") as file:
+            data = file.read(_LARGEST_RECORD)
+    except OSError:
+        return []
+    places = [Path(os.fsdecode(part)) for part in data.split(b"\0")[:-1]]
+    return [
+        place
+        for place in places
+        if place.name == name and place.is_relative_to(CGROUP_ROOT) and ".." not in place.parts
+    ]
 
 
 def describe() -> str:

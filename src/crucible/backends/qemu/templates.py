@@ -24,6 +24,7 @@ from crucible.images.lock import held
 from crucible.images.report import Report, silent
 
 Maker = Callable[[Path], Awaitable[None]]
+Clearer = Callable[[Path], None]
 
 
 class TemplateStore:
@@ -44,8 +45,13 @@ class TemplateStore:
             os.utime(directory)
         return found
 
-    async def obtain(self, key: str, make: Maker) -> SavedMachine:
-        """The template of that key. `make` fills an empty directory, manifest included."""
+    async def obtain(
+        self, key: str, make: Maker, *, clear: Clearer = lambda directory: None
+    ) -> SavedMachine:
+        """The template of that key. `make` fills an empty directory, manifest included.
+
+        `clear` gets the directory of a maker that died, to undo what it did elsewhere.
+        """
         if (found := self.find(key)) is not None:
             return found
         async with self._turns.setdefault(key, asyncio.Lock()):
@@ -55,7 +61,7 @@ class TemplateStore:
                 if (found := self.find(key)) is not None:
                     return found
                 self._discard_damaged(key)
-                await self._make(key, make)
+                await self._make(key, make, clear)
             finally:
                 lock.__exit__(None, None, None)
         self.evict(keep=key)
@@ -88,8 +94,9 @@ class TemplateStore:
             self._report("template", "the one that was there is damaged; it is made again")
             _discard(self._root / key)
 
-    async def _make(self, key: str, make: Maker) -> None:
+    async def _make(self, key: str, make: Maker, clear: Clearer) -> None:
         building = self._root / f".{key}.making"
+        clear(building)
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True, mode=0o700)
         started = time.monotonic()

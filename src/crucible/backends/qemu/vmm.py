@@ -14,7 +14,7 @@ from crucible.backends.qemu import disks, ending, jail
 from crucible.backends.qemu.command import BootFiles, Shape, Wiring, arguments, machine_word
 from crucible.backends.qemu.disks import ROOT_NAME, DiskChain
 from crucible.backends.qemu.ending import Ending
-from crucible.backends.qemu.limits import find_group
+from crucible.backends.qemu.limits import find_group, forget_group
 from crucible.backends.qemu.qmp import Monitor, MonitorClosed
 from crucible.errors import BootFailed, GuestGone, GuestPanicked
 from crucible.sandbox import processes
@@ -195,7 +195,7 @@ class Vmm:
             self._migration.set_result(status)
 
     def _process_ended(self) -> None:
-        if find_group(self._sandbox_id).oom_kills():
+        if find_group(self._sandbox_id, self._directory).oom_kills():
             self._end(Ending(why="the host killed it for exceeding its memory"))
             return
         detail = self.errors()
@@ -305,7 +305,8 @@ def bury(directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None
     else:
         for pid in processes.find_by_word(machine_word(sandbox_id)):
             processes.kill_and_wait(pid, processes.start_mark(pid) or "")
-    find_group(sandbox_id).remove()
+    find_group(sandbox_id, directory).remove()
+    forget_group(directory)
     for name in (MONITOR_SOCKET, AGENT_SOCKET):
         with contextlib.suppress(OSError):
             (directory / name).unlink()
