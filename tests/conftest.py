@@ -27,6 +27,7 @@ from crucible import assemble, images
 from crucible.config import Config
 from crucible.images.lock import held
 from crucible.sandbox import processes
+from crucible.sandbox.holding import release_user
 from crucible.sandbox.records import open_records
 
 ROOT = Path(__file__).parent.parent
@@ -249,4 +250,5 @@ def _kill_machines(home: Path) -> None:
                 backend.bury(record.directory, record.id, None)
         if record.pid is not None:
             processes.kill_and_wait(record.pid, record.pid_started)
+        release_user(record)
     records.close()

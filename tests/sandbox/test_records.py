@@ -36,7 +36,6 @@ from crucible.sandbox.records import (
 )
 from crucible.sandbox.spec import SandboxSpec
 
-FIRST_UID = 1_900_000_001
 ODD_SPEC = SandboxSpec(
     image="other",
     memory_mib=1024,
@@ -123,30 +122,20 @@ def test_a_tag_is_given_once(tmp_path: Path, records: Records) -> None:
     assert records.find_snapshot("tag") == snapshot(tmp_path, "tag")
 
 
-def test_every_sandbox_gets_a_user_of_its_own_and_a_removed_ones_is_free_again(
-    tmp_path: Path, records: Records
-) -> None:
-    made = [records.add(sandbox(tmp_path, f"n{n}"), first_uid=FIRST_UID) for n in range(5)]
-    assert [record.host_uid for record in made] == list(range(FIRST_UID, FIRST_UID + 5))
-    records.delete(made[2].id)
-    again = records.add(sandbox(tmp_path, "again"), first_uid=FIRST_UID)
-    assert again.host_uid == made[2].host_uid
-
-
 WRITER = """
 import sys, time
 from pathlib import Path
-from tests.sandbox.test_records import FIRST_UID, sandbox
+from tests.sandbox.test_records import sandbox
 from crucible.errors import NameTaken
 from crucible.sandbox.records import open_records
 home, who = Path(sys.argv[1]), sys.argv[2]
 records = open_records(home)
 for number in range(10):
-    record = records.add(sandbox(home, f"{who}-{number}"), first_uid=FIRST_UID)
+    record = records.add(sandbox(home, f"{who}-{number}"))
     records.update(record.id, state="running")
     records.write_audit("run", record.name, {"n": number})
 try:
-    records.add(sandbox(home, "contested"), first_uid=FIRST_UID)
+    records.add(sandbox(home, "contested"))
     print("won")
 except NameTaken:
     print("lost")
@@ -169,7 +158,6 @@ def test_processes_that_write_at_once_lose_nothing_and_share_nothing(tmp_path: P
     with closing(open_records(tmp_path)) as records:
         found = records.sandboxes()
         assert len(found) == 61
-        assert len({record.host_uid for record in found}) == 61
         assert len(records.audit(1000)) == 60
 
 

@@ -86,6 +86,14 @@ def holder() -> dict[str, object]:
     return {"holder_pid": pid, "holder_started": processes.start_mark(pid) or ""}
 
 
+def release_user(record: SandboxRecord) -> None:
+    """The machine has ended, or never was: another may have its user."""
+    if record.host_uid is not None:
+        from crucible.sandbox import host_users
+
+        host_users.release(record.host_uid)
+
+
 def _set(event: asyncio.Event) -> asyncio.Event:
     event.set()
     return event

@@ -33,7 +33,7 @@ from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.doors.values import Values
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held as Held
-from crucible.sandbox.holding import handle_of, holder, is_held
+from crucible.sandbox.holding import handle_of, holder, is_held, release_user
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.processes import start_mark
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 # tells that nobody named this image.
 Fetch = Callable[[str, bool, Callable[[], bool]], Image]
 
-FIRST_HOST_UID = 1_900_000_001
 CONSOLE_NAME = "console.log"
 
 
@@ -323,10 +322,12 @@ class Manager:
         current = self.records.find(record.name)
         if not current.has_disk:
             _empty(record.directory)
-        return self.records.update(
+        stopped = self.records.update(
             record.id, state="stopped" if current.has_disk else "created", pid=None, pid_started="",
-            pid_detail="", started_at=None, note=note,
+            pid_detail="", started_at=None, host_uid=None, note=note,
         )  # fmt: skip
+        release_user(current)
+        return stopped
 
     async def let_all_go(self) -> None:
         """Leaves every machine running, for another process to take over."""
@@ -343,7 +344,9 @@ class Manager:
             return record
         record = await self._settle_or_miss(record)
         is_first = not record.has_disk
-        record = self.records.update(record.id, state="starting", note="", **holder())
+        record = self.records.update(
+            record.id, state="starting", note="", host_uid=self._claim_user(), **holder()
+        )
         try:
             held = await self._boot(record, lifetime="sandbox", disk_is_kept=not is_first)
             if is_first and record.host_directory:
@@ -450,6 +453,7 @@ class Manager:
         backend: KeepsMachines | None = None,
     ) -> SandboxRecord:
         image = await self.image(spec.image)
+        is_copy = backend is not None
         if backend is None:
             backend, isolation = await choose_backend(self.backends, spec)
         else:
@@ -467,17 +471,29 @@ class Manager:
             image_digest=image.digest,
             is_temporary=is_temporary,
             host_directory=host_directory,
+            host_uid=self._claim_user() if is_temporary or is_copy else None,
             holder_pid=os.getpid(),
             holder_started=start_mark(os.getpid()) or "",
         )
-        first_uid = FIRST_HOST_UID if os.geteuid() == 0 else None
-        record = self.records.add(record, first_uid=first_uid)
+        try:
+            self.records.add(record)
+        except BaseException:
+            release_user(record)
+            raise
         try:
             record.directory.mkdir(parents=True, mode=0o700)
         except OSError as error:
-            self.records.delete(record.id)
+            self._erase(record)
             raise StateDamaged(f"{record.directory} cannot be made: {error}") from error
         return record
+
+    def _claim_user(self) -> int | None:
+        """For a machine that is about to start. Only root can give it one, and only root needs to."""
+        if os.geteuid() != 0:
+            return None
+        from crucible.sandbox import host_users
+
+        return host_users.claim(self.records.host_uids())
 
     @contextmanager
     def _promised(self, memory_mib: int) -> Iterator[None]:
@@ -493,6 +509,7 @@ class Manager:
         shutil.rmtree(record.directory, ignore_errors=True)
         self.secrets.forget(record.id)
         self.records.delete(record.id)
+        release_user(record)
 
     def plan(
         self, record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk_is_kept: bool

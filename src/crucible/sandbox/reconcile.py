@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 from crucible.sandbox import scratch
 from crucible.sandbox.backend import KeepsMachines
-from crucible.sandbox.holding import handle_of, is_held
+from crucible.sandbox.holding import handle_of, is_held, release_user
 from crucible.sandbox.records import Records
 
 __all__ = ["bury_dead_temporaries", "is_held", "remove_strays"]
@@ -23,6 +24,7 @@ def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> li
                     backend.bury(record.directory, record.id, handle_of(record))
             shutil.rmtree(record.directory, ignore_errors=True)
             records.delete(record.id)
+            release_user(record)
             buried.append(record.name)
     return buried
 
@@ -42,3 +44,7 @@ def remove_strays(home: Path, records: Records, backends: list[KeepsMachines]) -
         for backend in backends:
             backend.bury(path, path.name, None)
         shutil.rmtree(path, ignore_errors=True)
+    if os.geteuid() == 0:
+        from crucible.sandbox import host_users
+
+        host_users.drop_void()

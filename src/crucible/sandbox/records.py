@@ -25,7 +25,7 @@ from crucible.errors import (
 )
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import SandboxSpec, parse_spec
-from crucible.values import asdict, dataclass, replace
+from crucible.values import asdict, dataclass
 
 FORMAT = 1
 FILE_NAME = "records.sqlite"
@@ -150,11 +150,8 @@ class Records:
     def close(self) -> None:
         self._db.close()
 
-    def add(self, record: SandboxRecord, *, first_uid: int | None = None) -> SandboxRecord:
-        """Writes a new record; with `first_uid` it is given a host user of its own from there on."""
+    def add(self, record: SandboxRecord) -> SandboxRecord:
         with self._writing():
-            if first_uid is not None:
-                record = replace(record, host_uid=self._free_uid(first_uid))
             row = _row_of(record)
             names = ", ".join(row)
             marks = ", ".join(f":{name}" for name in row)
@@ -193,6 +190,11 @@ class Records:
     def sandboxes(self) -> list[SandboxRecord]:
         rows = self._read("SELECT * FROM sandboxes ORDER BY created_at, name")
         return [self._record(row) for row in rows]
+
+    def host_uids(self) -> set[int]:
+        """The users of the host that sandboxes have."""
+        rows = self._read("SELECT host_uid FROM sandboxes WHERE host_uid IS NOT NULL")
+        return {int(row[0]) for row in rows}
 
     def add_snapshot(self, record: SnapshotRecord) -> None:
         row = {**asdict(record), "spec": _spec_json(record.spec)}
@@ -244,17 +246,6 @@ class Records:
             return []
         except sqlite3.DatabaseError as error:
             raise _translate(error, self.home / FILE_NAME) from error
-
-    def _free_uid(self, first: int) -> int:
-        taken = {
-            row[0]
-            for row in self._db.execute("SELECT host_uid FROM sandboxes")
-            if row[0] is not None
-        }
-        uid = first
-        while uid in taken:
-            uid += 1
-        return uid
 
     def _migrate(self, path: Path) -> None:
         if self._version() == FORMAT:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crucible.backends.qemu import disks, host, jail, saved
+from crucible.backends.qemu import disks, host, saved
 from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.foundry import Foundry
 from crucible.backends.qemu.saved import SavedMachine
@@ -233,11 +235,11 @@ class QemuBackend:
 
     async def try_boot(self) -> str | None:
         """Boots a machine to "agent ready" under a deadline and throws it away. None, or why not."""
-        with scratch_directory(self._home, "probe") as directory:
+        with scratch_directory(self._home, "probe") as directory, _trial_user() as uid:
             try:
                 blank = disks.make_blank(self._home / "blanks", SMALLEST_DISK_MIB)
                 chain = disks.extend_chain([blank], directory, size_mib=SMALLEST_DISK_MIB)
-                plan = self._probe_plan(directory)
+                plan = self._probe_plan(directory, uid)
                 machine = await self._foundry.boot(plan, chain, deadline_s=_PROBE_DEADLINE_S)
                 await machine.close()
             except CrucibleError as error:
@@ -262,7 +264,7 @@ class QemuBackend:
             raise AgentMissing(str(self._agent))
         return host.file_digest(self._cache, self._agent)
 
-    def _probe_plan(self, directory: Path) -> BootPlan:
+    def _probe_plan(self, directory: Path, host_uid: int | None) -> BootPlan:
         return BootPlan(
             sandbox_id=directory.name,
             name="probe",
@@ -273,7 +275,7 @@ class QemuBackend:
             disk_mib=SMALLEST_DISK_MIB,
             identity=new_identity("probe"),
             lifetime="command",
-            host_uid=jail.PROBE_UID if os.geteuid() == 0 else None,
+            host_uid=host_uid,
         )
 
     def _check_fits(self, source: SavedMachine, plan: BootPlan) -> None:
@@ -287,3 +289,18 @@ class QemuBackend:
         theirs = (source.vmm, source.accelerator)
         if ours != theirs:
             raise TemplateDamaged(f"it was saved by {theirs[0]} ({theirs[1]}), here is {ours[0]}")
+
+
+@contextmanager
+def _trial_user() -> Iterator[int | None]:
+    """A user of the host for a machine that has no record."""
+    if os.geteuid() != 0:
+        yield None
+        return
+    from crucible.sandbox import host_users
+
+    uid = host_users.claim()
+    try:
+        yield uid
+    finally:
+        host_users.release(uid)

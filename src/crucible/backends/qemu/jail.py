@@ -19,9 +19,8 @@ from crucible.values import dataclass
 
 KVM_DEVICE = Path("/dev/kvm")
 WRAPPER = "bwrap"
-# Above every range that distributions hand out, so that no account of the host is ever meant.
-FIRST_UID = 1_900_000_000
-PROBE_UID = FIRST_UID
+# For a look at what another user may do; machines get users of their own from `sandbox.host_users`.
+PROBE_UID = 1_900_000_000
 _MAX_OPEN_FILES = 256
 _LIBRARY_DIRECTORIES = ("lib", "lib32", "lib64", "libx32", "bin", "sbin")
 
