@@ -266,6 +266,13 @@ def test_a_virtualization_device_that_does_not_work_is_found_out(crucible: Comma
         assert done.stdout == b"hi\n"
         return
     expect_error(done, 126, "Backend 'qemu-kvm' does not work here: ", hint="--backend qemu-tcg")
+    if os.geteuid() == 0 and Path("/dev/kvm").exists():
+        # It was really tried, and not refused because only root may open the device.
+        assert b"Permission denied" not in done.stderr
+        assert (
+            b"The machine did not start: its VMM stopped: qemu" in done.stderr
+            or b"did not answer" in done.stderr
+        )
     again = crucible("run", "--backend", "qemu-kvm", "--", "echo", "hi")
     assert (again.returncode, again.stderr) == (126, done.stderr)
     expect_nothing_left(crucible.home)

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import socket
+import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -383,6 +384,68 @@ def test_a_broken_out_vmm_reaches_no_process_of_the_host(place: Place, tmp_path:
         tmp_path=tmp_path,
     )
     assert found == [["1"], "refused", "refused", "refused", "refused"]
+
+
+LOOK_AT_DEVICE = (
+    TRYING
+    + """
+path = sys.argv[1]
+status = os.stat(path)
+opened = attempt(lambda: os.open(path, os.O_RDWR))
+made = attempt(lambda: os.mknod(path + "2", 0o20600, status.st_rdev))
+seen = attempt(lambda: os.listdir("/sys"))
+print(json.dumps([opened, oct(status.st_mode), status.st_rdev, made, seen]), file=sys.stderr)
+"""
+)
+
+
+@pytest.fixture
+def device(public_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands in for /dev/kvm where there is none, and harms nothing: `/dev/full`, for root alone."""
+    path = public_directory / "kvm"
+    os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 7))
+    monkeypatch.setattr(jail, "KVM_DEVICE", path)
+    return path
+
+
+def test_a_device_that_is_roots_alone_is_lent_to_the_vmm_and_to_nobody_else(
+    place: Place, device: Path, tmp_path: Path
+) -> None:
+    mounts = Path("/proc/self/mountinfo").read_text()
+    before = device.stat()
+    cage = dataclasses.replace(place.cage, needs_kvm=True)
+    lent = dataclasses.replace(place, cage=cage)
+    opened, mode, number, made, sys_seen = break_out(
+        lent, LOOK_AT_DEVICE, str(device), tmp_path=tmp_path
+    )
+    assert (opened[:4], mode, number) == ("done", "0o20600", os.makedev(1, 7))
+    assert (made, sys_seen) == ("refused", "refused")
+    after = device.stat()
+    assert (after.st_mode, after.st_uid, after.st_ino) == (before.st_mode, 0, before.st_ino)
+    assert Path("/proc/self/mountinfo").read_text() == mounts
+
+
+def test_a_vmm_that_needs_no_device_gets_none(place: Place, device: Path, tmp_path: Path) -> None:
+    found = break_out(
+        place,
+        TRYING + "print(json.dumps(attempt(lambda: os.stat(sys.argv[1]))), file=sys.stderr)",
+        str(device),
+        tmp_path=tmp_path,
+    )
+    assert found == "refused"
+
+
+def test_where_root_may_make_no_devices_the_device_stays_closed(
+    place: Place, device: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "mknod", refuse)
+    cage = dataclasses.replace(place.cage, needs_kvm=True)
+    lent = dataclasses.replace(place, cage=cage)
+    found = break_out(lent, LOOK_AT_DEVICE, str(device), tmp_path=tmp_path)
+    assert found[0] == "refused"
 
 
 ON_DESCRIPTORS = (

@@ -10,12 +10,16 @@ import stat
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crucible.backends.qemu.limits import LimitsGroup
 from crucible.errors import BootFailed
 from crucible.programs import find_program
 from crucible.sandbox.backend import Lifetime
 from crucible.values import dataclass
+
+if TYPE_CHECKING:
+    from crucible.backends.qemu.lending import Lend
 
 KVM_DEVICE = Path("/dev/kvm")
 WRAPPER = "bwrap"
@@ -44,7 +48,8 @@ def spawn(
 
     `info` receives bubblewrap's report, which names the pid of the caged process. Its limits group is not entered yet.
     """
-    gid = _kvm_group() if cage.needs_kvm else cage.host_uid
+    kvm_group = _kvm_group() if cage.needs_kvm else None
+    lend = _kvm_lender(cage)
 
     def enter() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -55,8 +60,10 @@ def spawn(
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         os.umask(0o077)
         if cage.host_uid is not None:
+            has_device = lend is None or lend(cage.host_uid)
+            gid = cage.host_uid if has_device or kvm_group is None else kvm_group
             os.setgroups([])
-            os.setresgid(*[gid if gid is not None else cage.host_uid] * 3)
+            os.setresgid(gid, gid, gid)
             os.setresuid(cage.host_uid, cage.host_uid, cage.host_uid)
 
     try:
@@ -100,6 +107,18 @@ def _wrapper(cage: Cage, info: int) -> list[str]:
     if cage.needs_kvm:
         argv += ["--dev-bind", str(KVM_DEVICE), str(KVM_DEVICE)]
     return [*argv, "--chdir", "/", "--remount-ro", "/", "--"]
+
+
+def _kvm_lender(cage: Cage) -> Lend | None:
+    """Only root needs one: its machines are users whom the device does not know."""
+    if not cage.needs_kvm or cage.host_uid is None:
+        return None
+    from crucible.backends.qemu.lending import lender
+
+    try:
+        return lender(KVM_DEVICE)
+    except OSError as error:
+        raise BootFailed(f"{KVM_DEVICE} cannot be used: {error.strerror}") from None
 
 
 def _kvm_group() -> int | None:

@@ -26,6 +26,7 @@ AGENT_SOCKET = "agent.sock"
 ERRORS_FILE = "vmm.log"
 _MIGRATION_DEADLINE_S = 300.0
 _LOOK_AGAIN_S = 0.02
+_LAST_WORDS_S = 5.0
 _MOVING = ("setup", "active", "device", "pre-switchover", "cancelling", "wait-unplug")
 _CONSOLE_BYTES = 65536
 
@@ -76,7 +77,14 @@ class Vmm:
     async def switch_on(self) -> None:
         """Lets a machine that was started to be booted run."""
         await self._wait_for_limits()
-        await self.monitor.execute("cont")
+        try:
+            await self.monitor.execute("cont")
+        except MonitorClosed as error:
+            # QEMU gave up before it could be spoken to, and its last words say why.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self.ended()
+            raise BootFailed(f"The machine did not start: {self._why or error.message}") from error
 
     async def restore(self, state: Path) -> None:
         """Loads the device state of a saved machine over the memory it was started with."""
