@@ -17,6 +17,10 @@ EXCHANGE_FDSET = 1_000_000
 # By this mark a descriptor is known through which the disk's top can be written.
 WRITABLE_MARK = "writable"
 TRANSLATION_MIB = 64
+# Ours, and the one that is always kept for a console: each costs queues on both sides.
+_PORTS = 2
+# How much of a layer's tables is read and kept at a time.
+_TABLE_PIECE = 4096
 _SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
 # Everything the emulator can do, less what costs more than it brings: five levels of page tables,
 # and the string instructions that it carries out byte by byte when a program is told they are fast.
@@ -98,7 +102,7 @@ def arguments(
         "-chardev", f"socket,id=monitor,fd={wiring.monitor},server=on,wait=off",
         "-mon", "chardev=monitor,mode=control",
         "-chardev", f"socket,id=agent,fd={wiring.agent},server=on,wait=off",
-        "-device", _device(shape, "virtio-serial"),
+        "-device", f"{_device(shape, 'virtio-serial')},max_ports={_PORTS}",
         "-device", f"virtserialport,chardev=agent,name={AGENT_PORT}",
     ]  # fmt: skip
     words += _disk_words(shape, wiring, is_disposable=is_disposable)
@@ -137,7 +141,7 @@ def layer_options(number: int, *, is_top: bool, is_disposable: bool) -> list[dic
         "cache": {"direct": False, "no-flush": is_disposable},
     }
     if number > 0:
-        node["backing"] = f"disk-{number - 1}"
+        node |= {"backing": f"disk-{number - 1}", "l2-cache-entry-size": _TABLE_PIECE}
     return [file, node]
 
 
@@ -145,7 +149,8 @@ def _machine(shape: Shape) -> list[str]:
     if shape.architecture == "aarch64":
         machine = "virt,gic-version=max,memory-backend=m0"
     else:
-        machine = "microvm,pit=on,pic=on,rtc=on,acpi=on,isa-serial=on,memory-backend=m0"
+        # Eight places for devices are enough. A second interrupt controller would bring 24, all of them made.
+        machine = "microvm,pit=on,pic=on,rtc=on,acpi=on,isa-serial=on,ioapic2=off,memory-backend=m0"
     match shape.accelerator:
         case Accelerator.TCG:
             accelerator, cpu = f"tcg,tb-size={TRANSLATION_MIB}", _EMULATED_CPU[shape.architecture]

@@ -41,6 +41,9 @@ _WARM_UPS: tuple[tuple[bytes, ...], ...] = (
     (b"sh", b"-c", b"env true; ls; cat /dev/null"),
     (b"python3", b"-c", b"import json, subprocess"),
 )
+# What its kernel has put off (freeing groups, writing back, ending grace periods) is done in the template,
+# or every copy would do it again.
+_SETTLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +110,7 @@ class Foundry:
                     with contextlib.suppress(GuestRefused):
                         await machine.run(_as_users_do(argv, plan))
                 await machine.guest.freeze()
+                await asyncio.sleep(_SETTLE_S)
                 await vmm.monitor.execute("stop")
                 await vmm.save(plan.directory / saved.STATE_FILE, with_memory=False)
             finally:
