@@ -69,8 +69,8 @@ def test_a_layer_the_manifest_does_not_name_is_found_by_reading_all(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", "3", '"x"', '{"format": 1}', '{"format": 99, "files": {}}', "[" * 100_000],
-    ids=range(9),
+    ["", "{", "[]", "null", "3", '"x"', '{"format": 1}', '{"format": 2}', '{"format": 99, "files": {}}', "[" * 100_000],
+    ids=range(10),
 )  # fmt: skip
 def test_a_manifest_that_is_none_is_damage(tmp_path: Path, text: str) -> None:
     make_saved(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,3 +152,16 @@ def test_seeking_holds_no_more_than_the_beginning_of_a_hello() -> None:
     for _ in range(50):
         assert list(decoder.feed(b"\xc5\x02" * 50_000)) == []
         assert decoder.held < 44
+
+
+def test_a_channel_that_says_little_holds_little() -> None:
+    before = _resident_bytes()
+    decoders = [Decoder() for _ in range(200)]
+    for decoder in decoders:
+        assert list(decoder.feed(encode(Kind.END, 1))) != []
+    assert _resident_bytes() - before < len(decoders) * CAPACITY // 4
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -16,7 +16,8 @@ from crucible.backends.qemu import disks, memory
 from crucible.errors import TemplateDamaged
 from crucible.values import asdict, dataclass
 
-FORMAT = 1
+# Of the manifest and of the machine: with other devices a saved one could not be loaded.
+FORMAT = 2
 MEMORY_FILE = "ram"
 STATE_FILE = "state"
 MANIFEST_FILE = "manifest.json"
