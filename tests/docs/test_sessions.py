@@ -22,7 +22,7 @@ PAGES = (
 )
 # Needs a person, or is not about a sandbox.
 _LEFT_OUT = re.compile(
-    r"make |export |crucible (doctor|attach|ports web --forward|system (uninstall|prune))|crucible \w+ -it"
+    r"make |export |crucible (doctor|detect|attach|open|ports web --forward|system (uninstall|prune))|crucible \w+ -it"
 )
 _PROJECT = {
     "calc.py": "def add(a, b):\n    return a - b\n",
