@@ -138,6 +138,23 @@ def test_a_port_that_is_not_published_is_opened_on_the_way(crucible: CommandLine
         crucible("rm", "--force", "web")
 
 
+def test_a_port_that_opens_is_noticed_and_offered(crucible: CommandLine) -> None:
+    crucible.ok("create", "web", "--start")
+    serve = ("python3", "-m", "http.server", "8000")
+    try:
+        for words, how in (
+            (("exec", "web", *serve), b"`crucible open web 8000`"),
+            (("run", *serve), b"-p 8000"),
+        ):
+            with running(crucible, *words) as process:
+                assert process.stderr is not None
+                told = b"ports: 8000 was opened in the sandbox; reach it with " + how
+                while told not in (line := process.stderr.readline()):
+                    assert line
+    finally:
+        crucible("rm", "--force", "web")
+
+
 def test_ports_of_the_file_are_published(crucible: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "crucible.toml").write_text("[ports]\npublish = ['0:8000']\n")
     crucible.ok("create", "web", "--start", cwd=tmp_path)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crucible.errors import CrucibleError
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.doors.notices import Notices
 from crucible.sandbox.spec import SandboxSpec
@@ -14,6 +19,8 @@ if TYPE_CHECKING:
     from crucible.sandbox.doors.ports import Port
     from crucible.sandbox.doors.published import Published
     from crucible.sandbox.doors.secrets import SandboxSecrets
+
+_PATIENCE_S = 1.0
 
 
 class Doors:
@@ -35,6 +42,24 @@ class Doors:
     def ports(self) -> tuple[Port, ...]:
         """Those that are open now, with the numbers they really have."""
         return () if self._published is None else self._published.ports
+
+    @asynccontextmanager
+    async def offered(self) -> AsyncIterator[None]:
+        """For as long as somebody watches a command, ports that open inside are noticed."""
+        offering = asyncio.create_task(self._offer())
+        try:
+            yield
+        finally:
+            offering.cancel()
+
+    async def _offer(self) -> None:
+        # A command that is over in a moment opens no port that anybody could reach.
+        await asyncio.sleep(_PATIENCE_S)
+        from crucible.sandbox.doors.listening import offer_ports
+
+        published = [port.guest for port in self.ports]
+        with contextlib.suppress(CrucibleError):
+            await offer_ports(self._machine.files, self.notices, published, self._name)
 
     @property
     def is_busy(self) -> bool:

@@ -1,13 +1,17 @@
-"""Where programs in a sandbox listen, as its kernel tells it."""
+"""Where programs in a sandbox listen, as its kernel tells it, and offering what they open."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Iterable
 
+from crucible.sandbox.doors.notices import Notices
 from crucible.sandbox.session import Files
 
 _LARGEST_TABLE = 1 << 20
 _LISTENING = b"0A"
+_LOOK_EVERY_S = 2.0
 # The agent's own ends of the way out, as the kernel writes 198.18.0.2 and 2001:2::2.
 _AGENTS_OWN = (b"020012C6", b"02000120000000000000000002000000")
 
@@ -17,6 +21,19 @@ async def listening_ports(files: Files) -> list[int]:
     for path in (b"/proc/1/net/tcp", b"/proc/1/net/tcp6"):
         ports |= _listening(await _read_some(files, path))
     return sorted(ports)
+
+
+async def offer_ports(files: Files, notices: Notices, published: Iterable[int], name: str) -> None:
+    """Tells of every port that a program opens from now on, until cancelled. `name` is "" for a temporary sandbox."""
+    known = {*published, *await listening_ports(files)}
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        for port in await listening_ports(files):
+            if port in known:
+                continue
+            known.add(port)
+            how = f"`crucible open {name} {port}`" if name else f"-p {port}"
+            notices.tell(f"ports: {port} was opened in the sandbox; reach it with {how}")
 
 
 async def _read_some(files: Files, path: bytes) -> bytes:

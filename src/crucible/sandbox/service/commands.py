@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +72,7 @@ class Commands:
                 process = await held.machine.start(command)
                 running = Running.under(spec, process, None)
                 await client.started(_facts(held, running))
-                with held.doors.notices.to(noticing(client)):
+                async with self._watched(held, client, command.has_terminal):
                     exit = await talk(running, client)
                 stages += [(stage.name, stage.seconds) for stage in held.machine.stages]
                 stages.append(("exec", time.perf_counter() - executed))
@@ -195,7 +197,7 @@ class Commands:
         """Until the command or its client ends. Cancelled, it leaves the command as it is."""
         try:
             await client.started(facts)
-            with held.used(), held.doors.notices.to(noticing(client)):
+            async with self._watched(held, client, kept.facts.get("terminal") is True):
                 exit = await talk(running, client, backlog or [])
         except Detached:
             kept.amend({"detached": True})
@@ -208,6 +210,18 @@ class Commands:
         await running.process.forget()
         limit = self._audit("exec", held, kept.facts, exit, [("exec", exit.wall_s)])
         return {"exit": asdict(exit), "limit": limit and limit._asdict()}
+
+    @asynccontextmanager
+    async def _watched(
+        self, held: Held, client: Conversation, has_terminal: bool
+    ) -> AsyncIterator[None]:
+        """What there is to notice is told to the client, unless a program of its own fills its screen."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(held.used())
+            stack.enter_context(held.doors.notices.to(noticing(client)))
+            if not has_terminal:
+                await stack.enter_async_context(held.doors.offered())
+            yield
 
     def _keep_unwatched(self, held: Held, running: Running, kept: StreamLog) -> None:
         self._unwatched[held.record.id, kept.stream] = Unwatched(
@@ -266,6 +280,7 @@ def _described(command: Command) -> dict[str, Any]:
         "argv": words,
         "user": command.user,
         "timeout_s": command.timeout_s,
+        "terminal": command.has_terminal,
         "at": time.time(),
     }
 
