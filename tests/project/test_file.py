@@ -48,6 +48,9 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         read_only = false
         drop_capabilities = false
         min_isolation = "software-vm"
+        mount_cwd = true
+        mount_home = false
+        pass_env = ["LANG"]
         [network]
         mode = "allowlist"
         allow = ["example.org"]
@@ -63,6 +66,7 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         "profile": "restrictive", "read_only": False, "drop_capabilities": False,
         "min_isolation": "software-vm", "network": "allowlist", "allow": ["example.org"],
         "deny": ["*.example.org"], "ports": ["9000:80"],
+        "mount_cwd": True, "mount_home": False, "pass_env": ["LANG"],
     }  # fmt: skip
     assert set(found) == {key.target for key in KEYS}
 
@@ -97,6 +101,14 @@ def test_the_network_is_turned_off_by_a_flag_and_left_to_the_profile_by_the_othe
         ("sandbox = 3\n", "'sandbox'", ""),
         ("[secrets]\nA = 1\n", "'A' in [secrets]", "the host it is for"),
         ("[sandbox\n", "is not TOML", ""),
+        ("[security]\npass_env = 'LANG'\n", "'pass_env'", "a list of names"),
+        ("[mounts]\n'/data' = 3\n", "'/data' in [mounts]", "writable = true"),
+        ("[mounts]\n'/data' = { source = '.', writeable = true }\n", "'writeable'", "`writable`"),
+        ("[mounts]\n'/data' = { source = '.', writable = 1 }\n", "'/data'", "writable = true"),
+        ("[mounts]\n'data' = '.'\n", "'data' is not an absolute path", ""),
+        ("[mounts]\n'/etc' = '.'\n", "/etc of the sandbox", ""),
+        ("[mounts]\n'/data' = './nosuch'\n", "neither a file nor a directory", ""),
+        ("[mounts]\n'/a' = '.'\n'/a/b' = '.'\n", "within each other", ""),
     ],
 )
 def test_what_means_nothing_is_refused(tmp_path: Path, text: str, said: str, hint: str) -> None:
@@ -104,6 +116,23 @@ def test_what_means_nothing_is_refused(tmp_path: Path, text: str, said: str, hin
         read(tmp_path, text)
     assert said in refused.value.message
     assert hint in refused.value.hint
+
+
+def test_mounts_are_found_from_where_the_file_lies(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("data")
+    found = read(
+        tmp_path,
+        "[mounts]\n'/data' = './link'\n'/more' = { source = 'data', writable = true }\n",
+    )
+    assert found == {"mounts": [f"{tmp_path}/data:/data:ro", f"{tmp_path}/data:/more:rw"]}
+
+
+@pytest.mark.parametrize("flag, passed", [("true", ["*"]), ("false", [])])
+def test_all_variables_or_none_can_be_asked_for(
+    tmp_path: Path, flag: str, passed: list[str]
+) -> None:
+    assert read(tmp_path, f"[security]\npass_env = {flag}\n") == {"pass_env": passed}
 
 
 def test_what_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -82,6 +82,72 @@ def test_a_file_that_was_found_cannot_send_secrets_anywhere(tmp_path: Path) -> N
     assert settle(tmp_path, str(path))["secrets"].value == ["TOKEN:evil.example.org"]
 
 
+@pytest.mark.parametrize(
+    "text, given",
+    [
+        ("[security]\nmount_home = true\n", "your home"),
+        ("[security]\npass_env = true\n", "variables"),
+        ("[security]\npass_env = ['LANG']\n", "variables"),
+        ("[mounts]\n'/data' = '../beside'\n", "/beside"),
+        ("[mounts]\n'/data' = 'link'\n", "/beside"),
+        ("[mounts]\n'/data' = { source = '.env' }\n", "/.env"),
+        ("[mounts]\n'/data' = '~'\n", "give the sandbox"),
+    ],
+)
+def test_a_file_that_was_found_cannot_name_things_of_the_host(
+    tmp_path: Path, text: str, given: str
+) -> None:
+    project, beside = tmp_path / "project", tmp_path / "beside"
+    project.mkdir()
+    beside.mkdir()
+    (project / "link").symlink_to(beside)
+    (project / ".env").touch()
+    path = project / "crucible.toml"
+    path.write_text(text)
+    with pytest.raises(BadSetting, match="wants to give the sandbox") as refused:
+        settle(project)
+    assert given in refused.value.message
+    assert f"--config {path}" in refused.value.hint
+    settle(project, str(path))
+
+
+def test_a_file_that_was_found_can_mount_what_lies_in_its_project(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "crucible.toml").write_text(
+        "[security]\nmount_cwd = true\nmount_home = false\npass_env = []\n"
+        "[mounts]\n'/data' = 'data'\n"
+    )
+    found = settle(tmp_path)
+    assert found["mounts"].value == [f"{tmp_path}/data:/data:ro"]
+    assert found["mount_cwd"].value is True
+
+
+def test_mounts_of_the_file_and_the_command_line_are_joined(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "crucible.toml").write_text("[mounts]\n'/a' = 'data'\n'/b' = 'data'\n")
+    found = settle(tmp_path, mounts=["/other:/b:rw", "/other:/c:ro"])
+    assert found["mounts"].value == [f"{tmp_path}/data:/a:ro", "/other:/b:rw", "/other:/c:ro"]
+
+
+def test_named_variables_are_added_to_those_of_the_profile(tmp_path: Path) -> None:
+    assert settle(tmp_path)["pass_env"] == ([], "profile moderate")
+    assert settle(tmp_path, pass_more=["A"])["pass_env"] == (["A"], "--pass-env")
+    assert settle(tmp_path, profile="permissive")["pass_env"] == (["*"], "profile permissive")
+    found = settle(tmp_path, profile="permissive", pass_more=["A"])
+    assert found["pass_env"].value == ["*", "A"]
+    found = settle(tmp_path, profile="permissive", pass_env=[], pass_more=["A"])
+    assert found["pass_env"].value == ["A"]
+
+
+@pytest.mark.parametrize("field", ["mount_cwd", "mount_home"])
+def test_what_permissive_copies_can_be_left_out(tmp_path: Path, field: str) -> None:
+    assert settle(tmp_path, profile="permissive")[field].value is True
+    options = {"profile": "permissive", field: False}
+    found = gather(options, directory=str(tmp_path), named_file=None, variables={})
+    assert found[field].value is False
+    assert settle(tmp_path)[field].value is False
+
+
 def test_a_file_that_was_found_can_take_away(tmp_path: Path) -> None:
     (tmp_path / "crucible.toml").write_text("[security]\nprofile = 'restrictive'\n")
     assert settle(tmp_path)["network"].value == "off"

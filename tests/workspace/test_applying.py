@@ -181,6 +181,26 @@ def test_a_forced_mode_does_not_bring_old_content_back(host: Path) -> None:
     assert (host / "f").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("name", [".ssh/authorized_keys", ".env", "deep/.aws/credentials"])
+def test_nothing_comes_to_lie_among_credentials_that_were_left_out(host: Path, name: str) -> None:
+    (host / name).parent.mkdir(parents=True, exist_ok=True)
+    (host / ".env").write_text("mine")
+    made: Tree = {name: b"evil"}
+    for count in range(1, len(name.split("/"))):
+        above = "/".join(name.split("/")[:count])
+        made = {above: directory(above), **made}
+    applied = apply(host, {}, made)
+    assert name in {refusal.change.name.decode() for refusal in applied.refused}
+    assert (host / ".env").read_text() == "mine"
+    assert name == ".env" or not (host / name).exists()
+
+
+def test_a_sandbox_may_make_the_first_of_what_the_host_has_none_of(host: Path) -> None:
+    applied = apply(host, {}, {".env": b"A=1\n"})
+    assert not applied.refused
+    assert (host / ".env").read_bytes() == b"A=1\n"
+
+
 def test_a_directory_with_unknown_files_is_never_removed(host: Path) -> None:
     (host / "d").mkdir()
     (host / "d/mine").write_bytes(b"mine")

@@ -47,6 +47,42 @@ def test_a_file_comes_under_its_own_name_or_the_given_one(tmp_path: Path) -> Non
     assert content(pack_tree(tmp_path / "file", name="other"), "other") == b"abc"
 
 
+def test_a_directory_that_becomes_a_link_while_it_is_packed_is_not_followed(tmp_path: Path) -> None:
+    secrets, tree = tmp_path / "secrets", tmp_path / "tree"
+    (tree / "inner").mkdir(parents=True)
+    (tree / "z").write_bytes(bytes(CHUNK_BYTES))
+    secrets.mkdir()
+    (secrets / "key").write_text("stolen")
+    packing = pack_tree(tree)
+    chunks = [next(packing)]
+    (tree / "inner").rmdir()
+    (tree / "inner").symlink_to(secrets)
+    chunks += list(packing)
+    assert b"stolen" not in b"".join(chunks)
+    assert [skipped.why for skipped in packing.skipped] == ["it was replaced while it was packed"]
+
+
+def test_a_source_that_becomes_a_link_before_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets, tree = tmp_path / "secrets", tmp_path / "tree"
+    secrets.mkdir()
+    (secrets / "key").write_text("stolen")
+    tree.mkdir()
+    packing = pack_tree(tree)
+    look = os.lstat
+
+    def look_and_swap(path: bytes) -> os.stat_result:
+        status = look(path)
+        tree.rmdir()
+        tree.symlink_to(secrets)
+        return status
+
+    monkeypatch.setattr(os, "lstat", look_and_swap)
+    with pytest.raises(PathRefused, match="was replaced"):
+        list(packing)
+
+
 def test_an_empty_directory_is_a_valid_archive(tmp_path: Path) -> None:
     assert members(pack_tree(tmp_path)) == {}
 

@@ -63,6 +63,7 @@ def join(
     upload: Upload | None = None,
     wait: joined.Wait = joined.wait_for_nothing,
     doing: str,
+    progress: ProgressLine | None = None,
 ) -> int:
     """Runs the command to its end and gives the status to end with."""
     try:
@@ -70,7 +71,7 @@ def join(
             connect,
             request,
             conduct=conduct,
-            progress=ProgressLine(doing),
+            progress=progress or ProgressLine(doing),
             upload=upload,
             wait=wait,
         )

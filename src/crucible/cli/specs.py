@@ -26,6 +26,24 @@ OPTIONS = (
     Option("user", "user in the sandbox to be", short="u", metavar="USER"),
     Option("dir", "copy this directory of the host to the working directory", metavar="PATH"),
     Option(
+        "mount",
+        "copy a file or directory to another place in it, writable with :rw; may be given again",
+        metavar="SOURCE:TARGET[:rw]",
+        is_repeatable=True,
+    ),
+    Option("mount-cwd", "copy the current directory in, as --dir . does"),
+    Option("no-mount-cwd", "do not, whatever the profile"),
+    Option("mount-home", "copy your home in, without credentials and caches"),
+    Option("no-mount-home", "do not, whatever the profile"),
+    Option(
+        "pass-env",
+        "pass a variable of ours on, or '*' for all but credentials; may be given again",
+        metavar="NAME",
+        is_repeatable=True,
+    ),
+    Option("no-pass-env", "pass none on but those that are named"),
+    Option("include-credentials", "also copy files that may be credentials, like .env and keys"),
+    Option(
         "profile",
         "how much it is trusted (default: moderate)",
         metavar="NAME",
@@ -99,17 +117,30 @@ TERMINAL_OPTIONS = (
 class Asked:
     """`spec` is as the service takes it, checked; `name` is the one that a file gives, if it does.
 
-    `fallback` is the image that serves where a guessed one cannot be had.
+    `fallback` is the image that serves where a guessed one cannot be had. `source` is the directory that becomes the
+    workspace; `told` is what a person should know before it starts.
     """
 
-    __slots__ = ("fallback", "image", "image_is_guessed", "name", "secrets", "spec")
+    __slots__ = (
+        "fallback",
+        "image",
+        "image_is_guessed",
+        "name",
+        "secrets",
+        "source",
+        "spec",
+        "told",
+    )
 
     def __init__(
         self,
         spec: dict[str, Any],
+        *,
         name: str | None,
         image: Setting,
         secrets: list[dict[str, str]],
+        source: str | None,
+        told: list[str],
     ) -> None:
         self.secrets = secrets
         self.spec = spec
@@ -117,6 +148,8 @@ class Asked:
         self.image = image
         self.image_is_guessed = False
         self.fallback: str | None = None
+        self.source = source
+        self.told = told
 
 
 def asked(arguments: Arguments, command: list[str]) -> Asked:
@@ -124,7 +157,8 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     from crucible.project.settings import choose_image, fallback_of, gather
     from crucible.sandbox.spec import SandboxSpec
 
-    directory = host_directory(arguments) or "."
+    source = host_directory(arguments)
+    directory = source or "."
     settings = gather(options(arguments), directory=directory, named_file=arguments.value("config"))
     image = choose_image(settings, command, directory)
     fields = {target: setting.value for target, setting in settings.items()}
@@ -132,12 +166,14 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     name = fields.pop("name", None)
     fields.pop("agent", None)
     secrets = _secrets(fields)
+    source, told = _take_of_host(fields, source)
     if "ports" in fields:
         from crucible.sandbox.doors.ports import parse_port
 
         fields["ports"] = [str(parse_port(text)) for text in fields["ports"]]
     spec = SandboxSpec(**fields)
-    found = Asked({**fields, "memory_mib": spec.memory_mib}, name, image, secrets)
+    checked = {**fields, "memory_mib": spec.memory_mib}
+    found = Asked(checked, name=name, image=image, secrets=secrets, source=source, told=told)
     if "image" not in settings:
         found.image_is_guessed = True
         found.fallback = fallback_of(image.value)
@@ -155,6 +191,24 @@ def _secrets(fields: dict[str, Any]) -> list[dict[str, str]]:
     given = as_request(fields["secrets"], os.environ)
     fields["secrets"] = list(bindings(parse_given(given)))
     return given
+
+
+def _take_of_host(fields: dict[str, Any], source: str | None) -> tuple[str | None, list[str]]:
+    """What of this host the sandbox gets, beyond what was named with --dir; and that it is never silent."""
+    copies_directory = fields.pop("mount_cwd") and source is None
+    copies_home = fields.pop("mount_home")
+    variables = fields.pop("pass_env")
+    if not (copies_directory or copies_home or variables):
+        return source, []
+    from crucible.project.giving import give
+
+    return give(
+        fields,
+        source,
+        copies_directory=copies_directory,
+        copies_home=copies_home,
+        variables=variables,
+    )
 
 
 def options(arguments: Arguments) -> dict[str, Any]:
@@ -188,6 +242,20 @@ def options(arguments: Arguments) -> dict[str, Any]:
         fields["secrets"] = texts
     if texts := arguments.values("publish"):
         fields["ports"] = texts
+    if texts := arguments.values("mount"):
+        from crucible.sandbox.mounts import parse_mount, resolved
+
+        fields["mounts"] = [str(resolved(parse_mount(text))) for text in texts]
+    if arguments.flag("include-credentials"):
+        fields["include_credentials"] = True
+    if arguments.flag("no-pass-env"):
+        fields["pass_env"] = []
+    if texts := arguments.values("pass-env"):
+        fields["pass_more"] = texts
+    for name in ("mount-cwd", "mount-home"):
+        for word, value in ((name, True), (f"no-{name}", False)):
+            if arguments.flag(word):
+                fields[name.replace("-", "_")] = value
     for name in ("allow", "deny"):
         if rules := arguments.values(name):
             fields[name] = rules
@@ -199,10 +267,13 @@ def options(arguments: Arguments) -> dict[str, Any]:
     return fields
 
 
-def tell_image(image: Setting) -> None:
-    """Which image was taken and why, where nobody named it."""
+def tell_choices(asked: Asked) -> None:
+    """Which image was taken and why, where nobody named it; and what of this host goes along."""
     from crucible.cli import render
 
+    image = asked.image
+    for line in asked.told:
+        render.tell(render.visible(line))
     if not image.origin.startswith(("--", "$")) and image.value != "base":
         render.tell(f"image: {image.value} ({image.origin})")
 

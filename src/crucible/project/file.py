@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crucible.errors import BadSetting, PathRefused, suggestion
-from crucible.project.schema import SECTIONS, TIME, Key, find_key, names_in
+from crucible.project.schema import MOUNTS, SECTIONS, TIME, Key, find_key, names_in
 from crucible.sandbox.spec import parse_duration_s
 
 FILE_NAME = "crucible.toml"
 SECRETS = "secrets"
 _MAX_BYTES = 1 << 20
+_MOUNT_HINT = 'Write "/data" = "./data" or "/data" = { source = "./data", writable = true }'
 
 
 class Set(NamedTuple):
@@ -31,6 +33,9 @@ def read_file(path: str) -> dict[str, Set]:
             )
         if section == SECRETS:
             fields["secrets"] = Set(_secrets(path, values), f"[{SECRETS}]")
+            continue
+        if section == MOUNTS:
+            fields["mounts"] = Set(_mounts(path, values), f"[{MOUNTS}]")
             continue
         for name, value in values.items():
             _take(path, section, name, value, fields)
@@ -61,10 +66,34 @@ def _take(path: str, section: str, name: str, value: Any, fields: dict[str, Set]
         if found:
             return  # what can be reached is then for the profile to say
         found = "off"
+    if key.target == "pass_env" and isinstance(found, bool):
+        found = ["*"] if found else []
     if key.target in fields:
         other = fields[key.target].key
         raise BadSetting(f"{path} says the same thing twice: {other} and {shown}")
     fields[key.target] = Set(found, shown)
+
+
+def _mounts(path: str, values: Mapping[str, Any]) -> list[str]:
+    """Target by target. A source is looked for from where the file lies."""
+    from crucible.sandbox.mounts import Mount, check_mounts, check_target, resolved
+
+    found = []
+    for target, value in values.items():
+        where = f"{target!r} in [{MOUNTS}] of {path}"
+        given = {"source": value} if isinstance(value, str) else value
+        if not isinstance(given, dict) or not isinstance(given.get("source"), str):
+            raise BadSetting(f"{where} is {_shown(value)}", hint=_MOUNT_HINT)
+        if unknown := given.keys() - {"source", "writable"}:
+            hint = suggestion(min(unknown), ("source", "writable"))
+            raise BadSetting(f"{where} has no use for {min(unknown)!r}", hint=hint)
+        is_writable = given.get("writable", False)
+        if not isinstance(is_writable, bool) or not given["source"] or "\0" in given["source"]:
+            raise BadSetting(f"{where} is {_shown(value)}", hint=_MOUNT_HINT)
+        mount = Mount(given["source"], check_target(target), "rw" if is_writable else "ro")
+        found.append(str(resolved(mount, os.path.dirname(path))))  # noqa: PTH120
+    check_mounts(found)
+    return found
 
 
 def _checked(path: str, key: Key, value: Any) -> Any:

@@ -20,6 +20,11 @@ WHOLE = Kind((int,), "a whole number", {"type": "integer", "minimum": 0})
 FLAG = Kind((bool,), "true or false", {"type": "boolean"})
 TIME = Kind((str,), 'a time such as "10m"', {"type": "string"})
 TEXTS = Kind((list,), "a list of texts", {"type": "array", "items": {"type": "string"}})
+NAMES = Kind(
+    (bool, list),
+    "true, false or a list of names",
+    {"type": ["boolean", "array"], "items": {"type": "string"}},
+)
 PAIRS = Kind(
     (dict,), "a table of texts", {"type": "object", "additionalProperties": {"type": "string"}}
 )
@@ -62,6 +67,12 @@ KEYS = (
         "security", "drop_capabilities", FLAG, "drop_capabilities",
         "whether root inside has no powers of its own",
     ),
+    Key("security", "mount_cwd", FLAG, "mount_cwd", "whether a copy of the directory becomes the workspace"),
+    Key("security", "mount_home", FLAG, "mount_home", "whether it gets a copy of your home, without credentials"),
+    Key(
+        "security", "pass_env", NAMES, "pass_env",
+        "variables of this host to pass on: names, or true for all but credentials",
+    ),
     Key(
         "security", "min_isolation", TEXT, "min_isolation", "refuse anything weaker",
         ("hardware-vm", "software-vm", "userspace-kernel", "wasm", "namespace"),
@@ -72,7 +83,27 @@ KEYS = (
     Key("ports", "publish", TEXTS, "ports", "ports to reach from here: `8080`, `9000:80`"),
 )  # fmt: skip
 
-SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))
+# Its keys are targets, which the user makes up.
+MOUNTS = "mounts"
+SECTIONS = (*dict.fromkeys(key.section for key in KEYS), MOUNTS)
+
+
+_MOUNTS_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "what is copied in besides the workspace, by its place in the sandbox",
+    "properties": {},
+    "additionalProperties": {
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["source"],
+                "properties": {"source": {"type": "string"}, "writable": {"type": "boolean"}},
+            },
+        ]
+    },
+}
 
 
 def find_key(section: str, name: str) -> Key | None:
@@ -97,13 +128,15 @@ def json_schema() -> dict[str, Any]:
                 "properties": {key.name: _property(key) for key in KEYS if key.section == section},
             }
             for section in SECTIONS
+            if section != MOUNTS
         }
         | {
+            MOUNTS: _MOUNTS_SCHEMA,
             "secrets": {
                 "type": "object",
                 "description": "names of secrets and the hosts they are for",
                 "additionalProperties": {"type": "string"},
-            }
+            },
         },
     }
 

@@ -39,8 +39,10 @@ def gather(
     for target, value in options.items():
         if target == "environment" and target in settings:
             value = {**settings[target].value, **value}
+        if target == "mounts" and target in settings:
+            value = _joined_mounts(settings[target].value, value)
         settings[target] = Setting(value, _option_name(target))
-    return _with_profile(settings)
+    return _with_profile(settings, _more_variables(settings))
 
 
 def choose_image(settings: Settings, command: Sequence[str], directory: str) -> Setting:
@@ -78,13 +80,23 @@ def _from_file(directory: str, named_file: str | None) -> Settings:
     return settings
 
 
+def _joined_mounts(of_file: Sequence[str], of_options: Sequence[str]) -> list[str]:
+    """An option goes before a mount of the file at the same target."""
+    from crucible.sandbox.mounts import parse_mount
+
+    return list({parse_mount(text).target: text for text in (*of_file, *of_options)}.values())
+
+
 def _refuse_widening(path: str, settings: Settings) -> None:
     """A file that was merely found may come with somebody else's project: it cannot open the host."""
+    hint = f"If you trust it, name it: --config {path}"
     if "secrets" in settings:
-        raise BadSetting(
-            f"{path} asks for secrets of this host",
-            hint=f"If you trust it, name it: --config {path}",
-        )
+        raise BadSetting(f"{path} asks for secrets of this host", hint=hint)
+    for power, given in (("mount_home", "your home"), ("pass_env", "variables of this host")):
+        if power in settings and settings[power].value:
+            raise BadSetting(f"{path} wants to give the sandbox {given}", hint=hint)
+    if "mounts" in settings:
+        _refuse_outside(path, settings["mounts"].value, hint)
     profile = settings.get("profile")
     if profile is None:
         return
@@ -93,11 +105,30 @@ def _refuse_widening(path: str, settings: Settings) -> None:
         if getattr(wanted, power) and not getattr(usual, power):
             raise BadSetting(
                 f"{path} asks for the profile {wanted.name!r}, which gives the sandbox things of this host",
-                hint=f"If you trust it, name it: --config {path}; or choose with --profile",
+                hint=f"{hint}; or choose with --profile",
             )
 
 
-def _with_profile(settings: Settings) -> Settings:
+def _refuse_outside(path: str, mounts: Sequence[str], hint: str) -> None:
+    """Of the project's own directory, and no credential of it: those a stranger's file cannot name."""
+    from pathlib import Path
+
+    from crucible.sandbox.mounts import is_within, parse_mount
+    from crucible.sandbox.workspace.credentials import is_named_credential
+
+    directory = os.path.realpath(os.path.dirname(path) or ".")  # noqa: PTH120
+    for mount in map(parse_mount, mounts):
+        if not is_within(mount.source, directory) or is_named_credential(Path(mount.source)):
+            raise BadSetting(f"{path} wants to give the sandbox {mount.source}", hint=hint)
+
+
+def _more_variables(settings: Settings) -> list[str]:
+    """Names that an option adds to what file and profile pass on; they are no setting of their own."""
+    added = settings.pop("pass_more", None)
+    return [] if added is None else list(added.value)
+
+
+def _with_profile(settings: Settings, more_variables: list[str]) -> Settings:
     chosen = settings.setdefault("profile", Setting(DEFAULT_PROFILE, "default"))
     profile = find_profile(chosen.value)
     origin = f"profile {profile.name}"
@@ -105,8 +136,14 @@ def _with_profile(settings: Settings) -> Settings:
         ("network", profile.network),
         ("read_only", profile.is_read_only),
         ("drop_capabilities", profile.drops_capabilities),
+        ("mount_cwd", profile.mounts_directory),
+        ("mount_home", profile.mounts_home),
+        ("pass_env", ["*"] if profile.passes_environment else []),
     ):
         settings.setdefault(target, Setting(value, origin))
+    if more_variables:
+        passed = [*settings["pass_env"].value, *more_variables]
+        settings["pass_env"] = Setting(passed, "--pass-env")
     return settings
 
 

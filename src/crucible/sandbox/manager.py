@@ -274,6 +274,18 @@ class Manager:
                 await self._end(held)
             self._erase(record)
 
+    async def furnish(self, held: Held, *, is_first: bool) -> None:
+        """What a machine gets once its workspace is in it, before its first command."""
+        record = held.record
+        if record.spec.mounts:
+            from crucible.sandbox.mounting import copy_mounts
+
+            await copy_mounts(
+                held.machine, record.spec, held.image, record.directory,
+                own_state=self.config.home, is_first=is_first, report=self.report,
+            )  # fmt: skip
+        await held.furnish()
+
     def mark_running(self, held: Held) -> SandboxRecord:
         held.record = self.records.update(held.record.id, state="running", has_disk=True)
         return held.record
@@ -352,9 +364,11 @@ class Manager:
             if is_first and record.host_directory:
                 source = Path(record.host_directory)
                 await seeding.upload(
-                    held.machine, source, held.image, record.directory, self.report
-                )
-            await held.furnish()
+                    held.machine, source, held.image, record.directory, self.report,
+                    own_state=self.config.home,
+                    include_credentials=record.spec.include_credentials,
+                )  # fmt: skip
+            await self.furnish(held, is_first=is_first)
         except BaseException:
             await finish(self._abandon_start(record))
             raise

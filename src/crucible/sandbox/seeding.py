@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from crucible.errors import PathRefused
 from crucible.images.catalog import Image
-from crucible.images.report import Report
+from crucible.images.report import NOTICE, Report
 from crucible.sandbox.session import Session
 
 BASELINE_NAME = "baseline.jsonl"
+BASELINES = "baseline*.jsonl"
+
+
+def baseline_name(target: str = "") -> str:
+    """The file that tells what was copied in: of the workspace, or of the mount at that target."""
+    if not target:
+        return BASELINE_NAME
+    import hashlib
+
+    return f"baseline-{hashlib.sha256(os.fsencode(target)).hexdigest()[:16]}.jsonl"
 
 
 def check_source(path: Path) -> Path:
@@ -22,7 +33,14 @@ def check_source(path: Path) -> Path:
 
 
 async def upload(
-    session: Session, source: Path, image: Image, directory: Path, report: Report
+    session: Session,
+    source: Path,
+    image: Image,
+    directory: Path,
+    report: Report,
+    *,
+    own_state: Path,
+    include_credentials: bool,
 ) -> None:
     """The copy belongs to the image's user; the baseline is what `diff` compares with later.
 
@@ -30,17 +48,21 @@ async def upload(
     """
     # Only who copies a directory pays for the packer.
     from crucible.sandbox.entries import to_line
+    from crucible.sandbox.workspace.credentials import withheld_of
     from crucible.sandbox.workspace.ignore import load_ignore
     from crucible.sandbox.workspace.packing import pack_tree
 
     report("workspace", f"copying {source}")
     source = check_source(source)
-    packing = pack_tree(source, ignore=load_ignore(source), hashed=True)
+    withheld = withheld_of(source, include=include_credentials, own_state=own_state)
+    packing = pack_tree(source, ignore=load_ignore(source), withheld=withheld, hashed=True)
     await session.files.tar_in(image.workspace.encode(), in_thread(packing), owner=image.owner)
     building = directory / f".{BASELINE_NAME}"
     with building.open("wb") as file:
         file.writelines(map(to_line, packing.manifest().entries.values()))
     building.rename(directory / BASELINE_NAME)
+    if withheld is not None and (told := withheld.told()):
+        report(NOTICE, told)
 
 
 async def in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import time
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from crucible.sandbox.records import (
     snapshot_from_facts,
 )
 from crucible.sandbox.scratch import scratch_directory
-from crucible.sandbox.seeding import BASELINE_NAME
+from crucible.sandbox.seeding import BASELINES
 from crucible.sandbox.spec import check_name
 
 
@@ -51,7 +50,9 @@ class Snapshots:
         source = self._saved(tag)
         spec = replace(source.spec, backend=source.backend)
         backend, _ = await choose_backend(self._manager.backends, spec)
-        record = await self._manager.record_copy(name, source.spec, backend)
+        # It keeps what it has. A snapshot may come from elsewhere: it names nothing of this host to copy.
+        own = replace(source.spec, mounts=())
+        record = await self._manager.record_copy(name, own, backend)
         copy_secrets(source.directory, record.directory)
         return (await self._boot_all([record], backend, source.directory))[0]
 
@@ -132,8 +133,8 @@ class Snapshots:
                     name, original.spec, held.backend, original.host_directory
                 )
                 records.append(record)
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copy2(original.directory / BASELINE_NAME, record.directory)
+                for baseline in original.directory.glob(BASELINES):
+                    shutil.copy2(baseline, record.directory)
                 copy_secrets(original.directory, record.directory)
                 self._manager.secrets.share(original.id, record.id)
         except BaseException:

@@ -52,6 +52,8 @@ class SandboxSpec:
     deny: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    include_credentials: bool = False
     processes: int = 0
     output_mib: int = 0
     connections: int = DEFAULT_CONNECTIONS
@@ -76,6 +78,10 @@ class SandboxSpec:
                 hint=f"Use one of {', '.join(NETWORK_MODES)}",
             )
         find_profile(self.profile)
+        if self.mounts:
+            from crucible.sandbox.mounts import check_mounts
+
+            check_mounts(self.mounts)
         for name, value, most in (
             ("processes", self.processes, MOST_PROCESSES),
             ("output_mib", self.output_mib, LARGEST_OUTPUT_MIB),
@@ -91,7 +97,8 @@ class SandboxSpec:
 _KINDS: Mapping[str, type] = {
     "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
     "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
-    "network": str, "allow": list, "deny": list, "ports": list, "secrets": list,
+    "network": str, "allow": list, "deny": list, "ports": list, "secrets": list, "mounts": list,
+    "include_credentials": bool,
     "processes": int, "output_mib": int, "connections": int, "idle_timeout_s": float, "ttl_s": float,
     "read_only": bool, "drop_capabilities": bool,
 }  # fmt: skip
@@ -110,7 +117,7 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     if not all(isinstance(value, str) for value in environment.values()):
         raise BadSetting("A variable of the environment is not text")
     given = dict(values)
-    for name in ("allow", "deny", "ports", "secrets"):
+    for name in ("allow", "deny", "ports", "secrets", "mounts"):
         texts = given.get(name, [])
         if not all(isinstance(text, str) for text in texts) or len(texts) > MOST_RULES:
             raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} texts")

@@ -23,10 +23,10 @@ def create(arguments: Arguments) -> int:
         "secrets": asked.secrets,
         "start": arguments.flag("start"),
         "upload": False,
-        "host_directory": specs.host_directory(arguments),
+        "host_directory": asked.source,
         "fallback_image": asked.fallback,
     }
-    specs.tell_image(asked.image)
+    specs.tell_choices(asked)
     ask_owner("create", request, doing=f"creating {name}")
     render.say(name)
     return 0
@@ -43,7 +43,7 @@ COMMANDS = (
         notes="""\
 The directory given with --dir is copied in at the first start. `crucible diff` shows
 what the sandbox changed in its copy, and `crucible apply` brings that to the host.
-Files that a .crucibleignore in it names stay at home.""",
+Files that a .crucibleignore in it names stay at home, and so do credentials.""",
         examples=(
             ("crucible create box --dir . --start", "a sandbox with a copy of this directory"),
             ("crucible create big --memory 4G --cpus 2", "one with more to work with"),

@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from crucible.cli.progress import ProgressLine
     from crucible.client.exchange import Upload
 
 
@@ -25,7 +26,6 @@ def run(arguments: Arguments) -> int:
             "CMD is missing: only an image that is named can have one of its own",
             hint=f"Usage: {arguments.command.usage}",
         )
-    source = specs.host_directory(arguments)
     given = arguments.value("name")
     name = asked.name if given is None else given
     if name is not None:
@@ -33,16 +33,18 @@ def run(arguments: Arguments) -> int:
     command = command_fields(arguments, words, timeout_s=_timeout_s(arguments), own=False)
     # What the image runs by itself belongs to this command and to no other in the sandbox.
     command["entrypoint"] = None if entrypoint is None else [entrypoint] if entrypoint else []
-    specs.tell_image(asked.image)
+    specs.tell_choices(asked)
     if arguments.flag("keep"):
-        return _run_kept(asked, name, source, command)
-    return _run_temporary(asked, name, source, command)
+        return _run_kept(asked, name, asked.source, command)
+    _tell_loss(asked.spec)
+    return _run_temporary(asked, name, asked.source, command)
 
 
 def _run_temporary(
     asked: specs.Asked, name: str | None, source: str | None, command: dict[str, Any]
 ) -> int:
     from crucible.cli.joining import join
+    from crucible.cli.progress import ProgressLine
     from crucible.cli.service import embedded
     from crucible.client.command import Conduct
 
@@ -58,13 +60,16 @@ def _run_temporary(
     }
     conduct = Conduct(has_terminal=command["terminal"], wants_input=command["wants_input"])
     connect, wait = embedded()
+    doing = "starting a sandbox"
+    progress = ProgressLine(doing)
     return join(
         connect,
         request,
         conduct=conduct,
-        upload=_upload_of(source),
+        upload=_upload_of(source, asked.spec, progress),
         wait=wait,
-        doing="starting a sandbox",
+        doing=doing,
+        progress=progress,
     )
 
 
@@ -102,18 +107,36 @@ def _run_kept(
         render.tell(f"Kept sandbox {name}; remove it with `crucible rm --force {name}`")
 
 
-def _upload_of(source: str | None) -> Upload | None:
+def _tell_loss(spec: dict[str, Any]) -> None:
+    from crucible.cli import render
+
+    if any(text.endswith(":rw") for text in spec.get("mounts", ())):
+        render.tell(
+            "Nothing of a writable mount comes back from a temporary sandbox; --keep keeps it"
+        )
+
+
+def _upload_of(source: str | None, spec: dict[str, Any], progress: ProgressLine) -> Upload | None:
     if source is None:
         return None
 
     def pack() -> Iterable[bytes]:
         from pathlib import Path
 
+        from crucible.config import load_config
+        from crucible.sandbox.workspace.credentials import withheld_of
         from crucible.sandbox.workspace.ignore import load_ignore
         from crucible.sandbox.workspace.packing import pack_tree
 
         directory = Path(source)
-        return pack_tree(directory, ignore=load_ignore(directory))
+        withheld = withheld_of(
+            directory,
+            include=bool(spec.get("include_credentials")),
+            own_state=load_config().home,
+        )
+        yield from pack_tree(directory, ignore=load_ignore(directory), withheld=withheld)
+        if withheld is not None and (told := withheld.told()):
+            progress.tell(told)
 
     return pack
 

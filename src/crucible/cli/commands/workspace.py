@@ -18,19 +18,16 @@ if TYPE_CHECKING:
 def diff(arguments: Arguments) -> int:
     from crucible.cli import render
 
-    workspace = _Workspace(arguments.word("NAME"))
+    trees = _trees(arguments.word("NAME"))
     if arguments.flag("json"):
-        render.show_json(
-            [
-                {"path": _text(change.name), "change": str(change.kind)}
-                for change in workspace.changes.all
-            ]
-        )
-    elif arguments.flag("names"):
-        for change in workspace.changes.all:
-            render.say(f"{change.kind:<9} {render.visible(_text(change.name))}")
-    else:
-        workspace.show()
+        render.show_json([row for tree in trees for row in tree.rows()])
+        return 0
+    for tree in trees:
+        if arguments.flag("names"):
+            for change in tree.changes.all:
+                render.say(f"{change.kind:<9} {render.visible(tree.shown(change.name))}")
+        else:
+            tree.show()
     return 0
 
 
@@ -38,39 +35,78 @@ def apply(arguments: Arguments) -> int:
     from crucible.cli import render
     from crucible.errors import EXIT_REFUSED
 
-    workspace = _Workspace(arguments.word("NAME"))
-    if not workspace.changes:
+    changed = [tree for tree in _trees(arguments.word("NAME")) if tree.changes]
+    if not changed:
         render.tell("The sandbox changed nothing")
         return 0
-    workspace.show()
-    if not arguments.flag("yes") and not _agreed(workspace):
-        render.tell("Nothing was written")
-        return EXIT_REFUSED
-    applied = workspace.apply(
+    status = 0
+    for tree in changed:
+        tree.show()
+        if not arguments.flag("yes") and not _agreed(tree):
+            render.tell("Nothing was written")
+            status = EXIT_REFUSED
+        else:
+            status = _write(tree, arguments) or status
+    return status
+
+
+def _write(tree: _Workspace, arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.errors import EXIT_REFUSED
+
+    applied = tree.apply(
         force=arguments.flag("force"),
         allow_outside_links=arguments.flag("allow-outside-links"),
         allow_git_control=arguments.flag("allow-git-control"),
     )
     for refusal in applied.refused:
-        name = render.visible(_text(refusal.change.name))
+        name = render.visible(tree.shown(refusal.change.name))
         render.tell(f"warning: {name} was not written: {render.visible(refusal.why)}")
-    render.tell(f"Wrote {len(applied.done)} changes to {workspace.host_directory}")
+    render.tell(f"Wrote {len(applied.done)} changes to {tree.host_directory}")
     return EXIT_REFUSED if applied.refused else 0
 
 
-class _Workspace:
-    """The directory a sandbox was made from, as it was then and as the sandbox has it now."""
+def _trees(sandbox: str) -> list[_Workspace]:
+    """The workspace and every writable mount; where there is none of them, the workspace says so itself."""
+    from crucible.config import load_config
+    from crucible.sandbox.mounts import parse_mount
+    from crucible.sandbox.records import open_records
 
-    def __init__(self, sandbox: str) -> None:
+    record = open_records(load_config().home).find(sandbox)
+    targets = [mount.target for mount in map(parse_mount, record.spec.mounts) if mount.is_writable]
+    if record.host_directory is not None or not targets:
+        targets.insert(0, "")
+    return [_Workspace(sandbox, target) for target in targets]
+
+
+class _Workspace:
+    """A directory that a sandbox was given, as it was then and as the sandbox has it now.
+
+    `target` is where a writable mount lies; the workspace has none.
+    """
+
+    def __init__(self, sandbox: str, target: str = "") -> None:
         from crucible.client.answers import words
         from crucible.sandbox.workspace.changes import compare
 
         self._sandbox = sandbox
-        self._baseline, answer = self._manifest("baseline", {})
+        self._target = target
+        self._baseline, answer = self._manifest("baseline", {"target": target} if target else {})
         self.host_directory = words(answer, "host_directory")
         self._path = words(answer, "path")
         self._current, _ = self._manifest("tree", {"path": self._path, "hashed": True})
         self.changes: Changes = compare(self._baseline, self._current)
+
+    def shown(self, name: bytes) -> str:
+        """A name as people read it: with the mount's place, if it is of one."""
+        return f"{self._target}/{_text(name)}" if self._target else _text(name)
+
+    def rows(self) -> list[dict[str, str]]:
+        mount = {"mount": self._target} if self._target else {}
+        return [
+            {"path": _text(change.name), "change": str(change.kind), **mount}
+            for change in self.changes.all
+        ]
 
     def show(self) -> None:
         """The diff on stdout. On a terminal nothing of it can steer that; in a pipe its bytes are exact."""
@@ -80,6 +116,11 @@ class _Workspace:
         from crucible.sandbox.workspace.diff import render_diff
         from crucible.sandbox.workspace.hosttree import HostTree
 
+        if self._target and self.changes:
+            from crucible.cli import render
+
+            # Programs that take patches pass over such a line.
+            render.say(f"Mount {render.visible(f'{self._target} from {self.host_directory}')}")
         is_terminal = sys.stdout.isatty()
         with HostTree(Path(self.host_directory)) as tree:
             lines = render_diff(self.changes, tree.read, self._read, is_terminal=is_terminal)
@@ -149,14 +190,15 @@ class _Workspace:
         """What was taken over is not shown again."""
         from crucible.config import load_config
         from crucible.sandbox.records import open_records
-        from crucible.sandbox.seeding import BASELINE_NAME
+        from crucible.sandbox.seeding import baseline_name
         from crucible.sandbox.workspace.manifest import manifest_lines
 
         directory = open_records(load_config().home).find(self._sandbox).directory
-        building = directory / f".{BASELINE_NAME}"
+        name = baseline_name(self._target)
+        building = directory / f".{name}"
         with building.open("wb") as file:
             file.writelines(manifest_lines(baseline))
-        building.replace(directory / BASELINE_NAME)
+        building.replace(directory / name)
 
 
 def _agreed(workspace: _Workspace) -> bool:
@@ -172,7 +214,9 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
-_NAME = Operand("NAME", "the sandbox, made with --dir and running", complete="sandbox")
+_NAME = Operand(
+    "NAME", "the sandbox, made with --dir or a writable --mount, and running", complete="sandbox"
+)
 
 COMMANDS = (
     Command(

@@ -20,6 +20,8 @@ def policy_of(spec: SandboxSpec) -> dict[str, Any]:
         "secrets": list(spec.secrets),
         "read_only": spec.read_only,
         "drop_capabilities": spec.drop_capabilities,
+        "mounts": list(spec.mounts),
+        "include_credentials": spec.include_credentials,
     }
 
 

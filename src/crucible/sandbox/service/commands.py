@@ -67,7 +67,7 @@ class Commands:
                     await held.machine.files.tar_in(
                         held.image.workspace.encode(), client.inputs(), owner=held.image.owner
                     )
-                await held.furnish()
+                await self._manager.furnish(held, is_first=True)
                 executed = time.perf_counter()
                 process = await held.machine.start(command)
                 running = Running.under(spec, process, None)

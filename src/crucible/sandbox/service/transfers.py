@@ -14,9 +14,11 @@ from crucible.sandbox import entries
 from crucible.sandbox.doors.listening import listening_ports
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
-from crucible.sandbox.seeding import BASELINE_NAME
+from crucible.sandbox.mounts import parse_mount
+from crucible.sandbox.records import SandboxRecord
+from crucible.sandbox.seeding import baseline_name
 from crucible.sandbox.service.conversation import Conversation
-from crucible.sandbox.service.requests import encoded, name_field, path_field, whole
+from crucible.sandbox.service.requests import encoded, name_field, optional, path_field, whole
 from crucible.sandbox.session import ByteStream, Channel
 
 _LINES = 65536
@@ -73,21 +75,23 @@ class Transfers:
         return {"count": count}
 
     async def baseline(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
-        """What the workspace looked like when it was copied in."""
+        """What the workspace, or the writable mount at `target`, looked like when it was copied in."""
         record = self._manager.records.find(name_field(request))
-        held = self._manager.held.get(record.id)
-        path = record.directory / BASELINE_NAME
-        if record.host_directory is None or not path.exists():
+        target = optional(request, "target", str) or ""
+        source = _source_of(record, target)
+        path = record.directory / baseline_name(target)
+        if source is None or not path.exists():
             raise BadSetting(
                 f"Sandbox {record.name!r} was not made from a directory",
-                hint="Create it with `crucible create NAME --dir PATH`",
+                hint="Create it with `crucible create NAME --dir PATH`, and start it",
             )
         with path.open("rb") as file:
             while data := file.read(_LINES):
                 await client.data(Channel.OUTPUT, data)
         await client.end(Channel.OUTPUT)
+        held = self._manager.held.get(record.id)
         workdir = held.image.workspace if held is not None else "/workspace"
-        return {"host_directory": record.host_directory, "path": workdir}
+        return {"host_directory": source, "path": target or workdir}
 
     async def stats(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         return asdict(await self._held(request).machine.stats())
@@ -125,6 +129,15 @@ class Transfers:
         held = self._manager.running(name_field(request))
         held.touch()
         return held
+
+
+def _source_of(record: SandboxRecord, target: str) -> str | None:
+    if not target:
+        return record.host_directory
+    mounts = map(parse_mount, record.spec.mounts)
+    return next(
+        (mount.source for mount in mounts if mount.is_writable and mount.target == target), None
+    )
 
 
 async def _outward(stream: ByteStream, client: Conversation) -> None:

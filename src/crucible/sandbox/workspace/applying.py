@@ -17,6 +17,7 @@ from crucible.errors import CrucibleError, GuestRefused, PathRefused
 from crucible.sandbox.session import Entry
 from crucible.sandbox.workspace.beneath import NewFile, Parts, host_errors, place_link
 from crucible.sandbox.workspace.changes import Change, ChangeKind, Changes
+from crucible.sandbox.workspace.credentials import is_credential
 from crucible.sandbox.workspace.hosttree import HostTree
 from crucible.sandbox.workspace.names import shown, split_name
 
@@ -129,6 +130,8 @@ class _Writer:
     def _check_allowed(self, change: Change, parts: Parts) -> None:
         if not self._rules.allow_git_control and _steers_git(parts, change):
             raise PathRefused("git would obey or run it on this host")
+        if change.old is None and not self._rules.force and self._is_kept_back(parts):
+            raise PathRefused("it lies where this host keeps credentials")
         new = change.new
         if new is None or new.type != "symlink" or self._rules.allow_outside_links:
             return
@@ -136,6 +139,14 @@ class _Writer:
             raise PathRefused(
                 f"it links to {shown(new.target)}, which may lead out of the workspace"
             )
+
+    def _is_kept_back(self, parts: Parts) -> bool:
+        """Whether it is a credential that was left out, or would come to lie among such."""
+        return any(
+            is_credential(b"/".join(parts[:count]), is_directory=count < len(parts))
+            and self._tree.status(parts[:count]) is not None
+            for count in range(1, len(parts) + 1)
+        )
 
     def _check_unchanged(self, change: Change) -> None:
         if self._tree.holds(change.name, change.old):

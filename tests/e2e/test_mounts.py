@@ -1,0 +1,119 @@
+"""Copies of the host's files in a sandbox, through the real command line: what goes in, and what comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import CommandLine
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture(scope="module")
+def crucible(module_home: Path) -> Iterator[CommandLine]:
+    command_line = CommandLine(module_home)
+    yield command_line
+    for name in command_line.ok("list", "--quiet").split():
+        command_line.ok("rm", "--force", name)
+
+
+def inside(crucible: CommandLine, name: str, script: str) -> str:
+    return crucible.ok("exec", name, "sh", "-c", script)
+
+
+def plant(top: Path, **files: str) -> Path:
+    top.mkdir()
+    for name, text in files.items():
+        (top / name).write_text(text)
+    return top
+
+
+def test_mounts_go_in_stay_or_are_refreshed_and_come_back(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    work = plant(tmp_path / "work", file="work")
+    fixed = plant(tmp_path / "fixed", one="1", two="2")
+    (fixed / "one").chmod(0o600)
+    open_ = plant(tmp_path / "open", note="old\n")
+    (open_ / ".env").write_text("SECRET=1")
+    (tmp_path / "single.conf").write_text("single")
+    words = ["--mount", f"{fixed}:/opt/fixed", "--mount", f"{open_}:/open:rw"]
+    words += ["--mount", f"{tmp_path}/single.conf:/srv/app.conf"]
+    made = crucible("create", "box", "--start", "--read-only", "--dir", work, *words)
+    assert made.returncode == 0, made.stderr
+    assert b"Left out what may be credentials: 1 (.env)" in made.stderr
+    script = "cat /opt/fixed/one /opt/fixed/two /srv/app.conf /open/note; ls -A /open; stat -c %U /opt/fixed /open"
+    assert inside(crucible, "box", script) == "12singleold\nnote\nroot\nuser\n"
+    assert crucible("exec", "box", "touch", "/open/x").returncode == 1
+    crucible.ok("rm", "--force", "box")
+
+    crucible.ok("create", "box", "--start", "--dir", work, *words)
+    assert crucible("exec", "box", "sh", "-c", "echo x > /opt/fixed/one").returncode != 0
+    inside(crucible, "box", "echo new > /open/note; echo more > /open/more; echo x >> file")
+    rows = json.loads(crucible.ok("diff", "--json", "box"))
+    assert rows == [
+        {"path": "file", "change": "modified"},
+        {"path": "more", "change": "added", "mount": "/open"},
+        {"path": "note", "change": "modified", "mount": "/open"},
+    ]
+    crucible.ok("fork", "box", "--name", "twin")
+    assert json.loads(crucible.ok("diff", "--json", "twin-1")) == rows
+    crucible.ok("rm", "--force", "twin-1")
+    shown = crucible.ok("apply", "--yes", "box")
+    assert f"Mount /open from {open_}\n" in shown
+    assert (open_ / "note").read_text() == "new\n"
+    assert (open_ / "more").read_text() == "more\n"
+    assert (work / "file").read_text() == "workx\n"
+    assert (open_ / ".env").read_text() == "SECRET=1"
+    assert json.loads(crucible.ok("diff", "--json", "box")) == []
+
+    (fixed / "two").unlink()
+    (fixed / "three").write_text("3")
+    (open_ / "note").write_text("of the host\n")
+    inside(crucible, "box", "echo kept > /open/note")
+    crucible.ok("stop", "box")
+    crucible.ok("start", "box")
+    assert inside(crucible, "box", "ls /opt/fixed; cat /open/note") == "one\nthree\nkept\n"
+    facts = json.loads(crucible.ok("inspect", "--json", "box"))
+    assert facts["spec"]["mounts"][1] == f"{open_}:/open:rw"
+
+    crucible.ok("stop", "box")
+    for path in fixed.iterdir():
+        path.unlink()
+    fixed.rmdir()
+    fixed.symlink_to(open_)
+    refused = crucible("start", "box")
+    assert refused.returncode == 126
+    assert b"has become a symbolic link" in refused.stderr
+
+
+def test_the_permissive_profile_gives_what_it_says_and_no_credentials(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    home = plant(tmp_path / "home", **{".vimrc": "set nu\n", ".netrc": "password x"})
+    plant(home / ".ssh", id_rsa="private")
+    project = plant(home / "project", **{"main.py": "1", ".env": "SECRET=1"})
+    (project / "trap").symlink_to(home / ".ssh")
+    usual = dict(crucible.environment)
+    crucible.environment.update(HOME=str(home), STAGE="test", API_TOKEN="hidden")
+    try:
+        script = "ls -A; cat ~/.vimrc; ls -A ~; cat trap/id_rsa; echo $STAGE-$API_TOKEN"
+        done = crucible("run", "--profile", "permissive", "sh", "-c", script, cwd=project)
+        bare = crucible("run", "--profile", "permissive", "--no-mount-home", "--no-mount-cwd",
+                        "--no-pass-env", "--pass-env", "API_TOKEN", "sh", "-c", script, cwd=project)  # fmt: skip
+    finally:
+        crucible.environment.clear()
+        crucible.environment.update(usual)
+    told = done.stderr.decode()
+    assert done.stdout.startswith(b"main.py\ntrap\nset nu\n")
+    assert done.stdout.endswith(b"project\ntest-\n")
+    for secret in (b".ssh\n", b".netrc", b"private", b"hidden"):
+        assert secret not in done.stdout
+    assert f"The sandbox gets a copy of {project} as the workspace; a copy of {home}" in told
+    assert "credentials: 1 (.env)" in told
+    assert b"main.py" not in bare.stdout
+    assert b"-hidden" in bare.stdout
+    assert b"1 variables" in bare.stderr
