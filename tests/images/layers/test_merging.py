@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from pathlib import Path
 
-from tests.images.layers.packing import Item, applied, squash, tar_of
+from tests.conftest import unprivileged
+from tests.images.layers.packing import Item, applied, read_back, squash, tar_of
 
 
 def test_owners_modes_and_times_are_kept(tmp_path: Path) -> None:
@@ -26,6 +28,20 @@ def test_owners_modes_and_times_are_kept(tmp_path: Path) -> None:
     assert (seen["sh"].target, seen["sh"].uid) == ("/bin/su", 7)
     assert seen["pipe"].kind == "fifo"
     assert seen["bin"].kind == "directory"
+
+
+def test_an_ordinary_user_keeps_owners_and_powers_too(public_directory: Path) -> None:
+    public_directory.chmod(0o777)
+    capability = "\x01\x00\x00\x02\x01" + "\x00" * 15
+    items = [Item("su", mode=0o4755, uid=0), Item("of", uid=70000, gid=12)]
+    items += [Item("cap", attributes={"security.capability": capability})]
+    with unprivileged():
+        packed, _ = squash(public_directory, items)
+        assert packed.stat().st_uid == os.geteuid()
+    seen = read_back(packed)
+    assert (seen["su"].mode, seen["su"].uid) == (0o4755, 0)
+    assert (seen["of"].uid, seen["of"].gid) == (70000, 12)
+    assert seen["cap"].attributes == {"security.capability": capability}
 
 
 def test_a_later_layer_replaces_files_and_describes_directories_anew(tmp_path: Path) -> None:
