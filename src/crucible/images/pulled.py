@@ -18,8 +18,11 @@ from crucible.images import bundle
 from crucible.images.bundle import Bundle, BundleDamaged
 from crucible.images.catalog import ROOT_FILE, Image
 from crucible.images.oci.digests import is_digest
-from crucible.images.oci.model import PulledImage
 from crucible.images.oci.tags import Tags
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.images.oci.model import PulledImage
 
 # Raised when roots are made in another way, so that old ones are made anew.
 _GENERATION = 1

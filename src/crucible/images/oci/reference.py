@@ -6,12 +6,12 @@ Pure text: nothing is looked up, neither on the disk nor in a registry.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from crucible.errors import BadReference
 from crucible.images.oci.digests import is_digest
+from crucible.values import dataclass
 
 DEFAULT_REGISTRY = "docker.io"
 DEFAULT_TAG = "latest"

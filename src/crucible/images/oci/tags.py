@@ -7,11 +7,11 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from crucible.images.bundle import write_durably
 from crucible.images.oci.digests import is_digest
+from crucible.values import dataclass
 
 _FORMAT = 1
 _MAX_BYTES = 64 << 10

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from crucible.errors import ImageError, ImageMissing, ImageNotFound
 from crucible.images.report import NOTICE
 from crucible.sandbox.manager import Manager
@@ -18,5 +16,7 @@ async def with_image(manager: Manager, spec: SandboxSpec, fallback: str | None) 
         await manager.image(spec.image, is_guess=True)
     except (ImageError, ImageMissing, ImageNotFound) as error:
         manager.report(NOTICE, f"{error.message}; image {fallback} serves instead of {spec.image}")
-        return dataclasses.replace(spec, image=fallback)
+        from dataclasses import replace
+
+        return replace(spec, image=fallback)
     return spec
