@@ -57,5 +57,6 @@ class Page:
 
 
 def all_pages() -> list[Page]:
-    paths = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "guest" / "PROTOCOL.md"]
+    others = [ROOT / "guest" / "PROTOCOL.md", ROOT / "examples" / "README.md"]
+    paths = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *others]
     return [Page(path=path, text=path.read_text(encoding="utf-8")) for path in sorted(paths)]

@@ -1,0 +1,5 @@
+defmodule Hello do
+  def main do
+    IO.puts("hello from Elixir")
+  end
+end
