@@ -79,3 +79,41 @@ def test_the_restrictive_profile_holds_from_run_to_restart(
         assert facts["spec"]["profile"] == "restrictive"
     finally:
         crucible("rm", "--force", "closed", "twin-1")
+
+
+@pytest.mark.vm
+def test_a_devcontainer_shapes_a_sandbox_and_its_first_command_runs_once(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("copied")
+    first = "cat file; echo; printf '\\033[2J\\n'; date +%N >> when; exit 3"
+    (tmp_path / ".devcontainer.json").write_text(
+        json.dumps(
+            {
+                "image": "base",
+                "containerEnv": {"STAGE": "dev"},
+                "forwardPorts": [8080],
+                "postCreateCommand": first,
+                "features": {"a": {}},
+            }
+        )
+    )
+    del crucible.environment["CRUCIBLE_IMAGE"]
+    made = crucible("create", "dev", "--start", "--dir", tmp_path)
+    try:
+        assert made.returncode == 0, made.stderr
+        assert made.stdout == b"dev\n"
+        told = made.stderr.decode()
+        assert "not used: features" in told
+        assert "copied\n" in told
+        assert "\\x1b[2J" in told
+        assert "\x1b" not in told
+        assert "ended with status 3" in told
+        assert crucible.ok("exec", "dev", "sh", "-c", "echo $STAGE; wc -l < when") == "dev\n1\n"
+        facts = json.loads(crucible.ok("inspect", "--json", "dev"))
+        assert facts["spec"]["ports"] == ["127.0.0.1:0:8080"]
+        crucible.ok("stop", "dev")
+        crucible.ok("start", "dev")
+        assert crucible.ok("exec", "dev", "sh", "-c", "wc -l < when") == "1\n"
+    finally:
+        crucible.ok("rm", "--force", "dev")

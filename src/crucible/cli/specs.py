@@ -105,6 +105,7 @@ OPTIONS = (
         metavar="LABEL",
     ),
     Option("config", "take settings from a crucible.toml; options go before it", metavar="FILE"),
+    Option("no-devcontainer", "leave the project's devcontainer.json aside"),
 )
 
 TERMINAL_OPTIONS = (
@@ -167,6 +168,11 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     fields.pop("agent", None)
     secrets = _secrets(fields)
     source, told = _take_of_host(fields, source)
+    if ignored := fields.pop("ignored", None):
+        told.append(f"{settings['ignored'].origin}: not used: {', '.join(ignored)}")
+    if source is None:
+        # It is meant for the project's files.
+        fields.pop("after_create", None)
     if "ports" in fields:
         from crucible.sandbox.doors.ports import parse_port
 
@@ -246,6 +252,8 @@ def options(arguments: Arguments) -> dict[str, Any]:
         from crucible.sandbox.mounts import parse_mount, resolved
 
         fields["mounts"] = [str(resolved(parse_mount(text))) for text in texts]
+    if arguments.flag("no-devcontainer"):
+        fields["no_devcontainer"] = True
     if arguments.flag("include-credentials"):
         fields["include_credentials"] = True
     if arguments.flag("no-pass-env"):

@@ -1,4 +1,4 @@
-"""Every setting of a sandbox with where it came from: option, variable, file, profile or default.
+"""Every setting of a sandbox with where it came from: option, variable, file, devcontainer.json, profile or default.
 
 The first of these that says something wins. Nothing is looked up that is not asked for: this is on the path of `run`.
 """
@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 
 from crucible.errors import BadSetting
 from crucible.sandbox.profiles import DEFAULT_PROFILE, find_profile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.project.devcontainer import DevContainer
 
 FILE_NAME = "crucible.toml"
 VARIABLES = {"CRUCIBLE_IMAGE": "image", "CRUCIBLE_PROFILE": "profile"}
@@ -33,15 +37,23 @@ def gather(
 ) -> Settings:
     """All that is set, without the image that would be guessed and without defaults."""
     settings = _from_file(directory, named_file)
+    given = dict(options)
+    container = None
+    if not given.pop("no_devcontainer", False) and "image" not in settings:
+        container = _add_container(settings, directory)
     for variable, target in VARIABLES.items():
         if text := (os.environ if variables is None else variables).get(variable):
             settings[target] = Setting(text, f"${variable}")
-    for target, value in options.items():
+    for target, value in given.items():
         if target == "environment" and target in settings:
             value = {**settings[target].value, **value}
         if target == "mounts" and target in settings:
             value = _joined_mounts(settings[target].value, value)
         settings[target] = Setting(value, _option_name(target))
+    if container is not None and "image" not in settings:
+        from crucible.project.container import refuse_build
+
+        refuse_build(container)
     return _with_profile(settings, _more_variables(settings))
 
 
@@ -78,6 +90,26 @@ def _from_file(directory: str, named_file: str | None) -> Settings:
     if named_file is None:
         _refuse_widening(path, settings)
     return settings
+
+
+def _add_container(settings: Settings, directory: str) -> DevContainer | None:
+    """What the project's devcontainer.json says, where its crucible.toml says nothing."""
+    names = (".devcontainer", ".devcontainer.json")
+    if not any(os.path.lexists(os.path.join(directory, name)) for name in names):  # noqa: PTH118
+        return None
+    from crucible.project.container import container_settings
+
+    found = container_settings(directory)
+    if found is None:
+        return None
+    container, fields = found
+    for target, value in fields.items():
+        if target == "environment" and target in settings:
+            joined = {**value, **settings[target].value}
+            settings[target] = Setting(joined, f"{settings[target].origin}, {container.path}")
+        else:
+            settings.setdefault(target, Setting(value, container.path))
+    return container
 
 
 def _joined_mounts(of_file: Sequence[str], of_options: Sequence[str]) -> list[str]:

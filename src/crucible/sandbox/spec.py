@@ -35,6 +35,8 @@ class SandboxSpec:
     """`secrets` are names and the hosts they are bound to, never values.
 
     `processes` and `output_mib` are of each command, and 0 is no limit, as it is for the two times.
+
+    `after_create` is run inside after the first start: words, or a script for the shell as its only one.
     """
 
     image: str = "base"
@@ -54,6 +56,7 @@ class SandboxSpec:
     secrets: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     include_credentials: bool = False
+    after_create: tuple[str, ...] = ()
     processes: int = 0
     output_mib: int = 0
     connections: int = DEFAULT_CONNECTIONS
@@ -98,7 +101,7 @@ _KINDS: Mapping[str, type] = {
     "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
     "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
     "network": str, "allow": list, "deny": list, "ports": list, "secrets": list, "mounts": list,
-    "include_credentials": bool,
+    "include_credentials": bool, "after_create": list,
     "processes": int, "output_mib": int, "connections": int, "idle_timeout_s": float, "ttl_s": float,
     "read_only": bool, "drop_capabilities": bool,
 }  # fmt: skip
@@ -117,7 +120,7 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     if not all(isinstance(value, str) for value in environment.values()):
         raise BadSetting("A variable of the environment is not text")
     given = dict(values)
-    for name in ("allow", "deny", "ports", "secrets", "mounts"):
+    for name in ("allow", "deny", "ports", "secrets", "mounts", "after_create"):
         texts = given.get(name, [])
         if not all(isinstance(text, str) for text in texts) or len(texts) > MOST_RULES:
             raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} texts")

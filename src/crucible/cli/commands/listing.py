@@ -109,6 +109,7 @@ def _facts(record: SandboxRecord) -> list[tuple[str, str]]:
         ("Denied", " ".join(spec.deny)),
         ("Secrets", " ".join(spec.secrets)),
         ("Read-only", "yes" if spec.read_only else ""),
+        ("First command", " ".join(spec.after_create)),
         ("Mounts", " ".join(spec.mounts)),
         ("Capabilities", "none" if spec.drop_capabilities else ""),
         ("Working directory", spec.workdir),

@@ -91,7 +91,9 @@ def _text(value: object) -> str:
     return str(value) or "-"
 
 
-_FILE_OPTIONS = tuple(option for option in specs.OPTIONS if option.long in ("dir", "config"))
+_FILE_OPTIONS = tuple(
+    option for option in specs.OPTIONS if option.long in ("dir", "config", "no-devcontainer")
+)
 _IMAGE_OPTIONS = tuple(option for option in specs.OPTIONS if option.long == "image")
 
 COMMANDS = (
@@ -101,9 +103,10 @@ COMMANDS = (
         operands=(Operand("CMD", "the command that would be run", arity="any"),),
         options=(*_IMAGE_OPTIONS, *_FILE_OPTIONS, Option("json", "print JSON")),
         notes="""\
-What is named wins: --image, CRUCIBLE_IMAGE, then crucible.toml. Otherwise the image is
-guessed from the command, then from the files of the directory, then from its
-Procfile. The reasoning goes to standard error, the image to standard output.""",
+What is named wins: --image, CRUCIBLE_IMAGE, crucible.toml, then devcontainer.json.
+Otherwise the image is guessed from the command, then from the files of the directory,
+then from its Procfile. The reasoning goes to standard error, the image to standard
+output.""",
         examples=(
             ("crucible detect -- npm test", "which image `crucible run npm test` would take"),
             ("crucible detect --dir ../api", "what the files of another directory say"),

@@ -68,6 +68,10 @@ class Commands:
                         held.image.workspace.encode(), client.inputs(), owner=held.image.owner
                     )
                 await self._manager.furnish(held, is_first=True)
+                if spec.after_create:
+                    from crucible.sandbox.service.first_steps import take_first_steps
+
+                    await take_first_steps(held, client)
                 executed = time.perf_counter()
                 process = await held.machine.start(command)
                 running = Running.under(spec, process, None)

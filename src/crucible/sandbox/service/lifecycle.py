@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crucible.errors import BadSetting, SandboxMissing, WrongState
 from crucible.sandbox import seeding
@@ -22,6 +23,9 @@ from crucible.sandbox.service.requests import (
     parse_spec,
 )
 from crucible.sandbox.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    from crucible.network.secrets import Secret
 
 _MOST_FORKS = 100
 _LONGEST_GRACE_S = 3600
@@ -45,12 +49,25 @@ class Lifecycle:
             name, spec, host_directory=source, secrets=given_secrets(request)
         )
         if request.get("start"):
-            record = await self._manager.start(name)
+            record = await self._start(name, client)
         return _answer(record)
 
     async def start(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         secrets = given_secrets(request)
-        return _answer(await self._manager.start(name_field(request), secrets=secrets))
+        return _answer(await self._start(name_field(request), client, secrets))
+
+    async def _start(
+        self, name: str, client: Conversation, secrets: Sequence[Secret] = ()
+    ) -> SandboxRecord:
+        is_first = not self._manager.find(name).has_disk
+        record = await self._manager.start(name, secrets=secrets)
+        held = self._manager.held.get(record.id)
+        if is_first and held is not None and record.spec.after_create:
+            from crucible.sandbox.service.first_steps import take_first_steps
+
+            with held.used():
+                await take_first_steps(held, client)
+        return record
 
     async def stop(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         grace_s = request.get("grace_s", 5)
