@@ -62,6 +62,12 @@ def test_mounts_go_in_stay_or_are_refreshed_and_come_back(
     crucible.ok("fork", "box", "--name", "twin")
     assert json.loads(crucible.ok("diff", "--json", "twin-1")) == rows
     crucible.ok("rm", "--force", "twin-1")
+    crucible.ok("snapshot", "box", "moment")
+    crucible.ok("snapshot", "restore", "moment", "later")
+    facts = json.loads(crucible.ok("inspect", "--json", "later"))
+    assert facts["spec"]["mounts"] == []
+    assert inside(crucible, "later", "cat /open/note /opt/fixed/two") == "new\n2"
+    crucible.ok("rm", "--force", "later")
     shown = crucible.ok("apply", "--yes", "box")
     assert f"Mount /open from {open_}\n" in shown
     assert (open_ / "note").read_text() == "new\n"

@@ -85,6 +85,17 @@ def test_a_home_that_is_too_large_is_refused_with_the_figures(
     assert "--no-mount-home" in refused.value.hint
 
 
+@pytest.mark.parametrize("place", [".ssh", ".aws/sso", ".config/gcloud"])
+def test_a_directory_of_credentials_is_not_copied_because_one_stands_in_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (home / place).mkdir(parents=True)
+    monkeypatch.chdir(home / place)
+    with pytest.raises(PathRefused, match="may hold credentials") as refused:
+        give({}, None, copies_directory=True, copies_home=False, variables=[])
+    assert "--no-mount-cwd" in refused.value.hint
+
+
 def test_what_stays_at_home_does_not_count(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(giving, "MOST_FILES", 1)
     for name in (".cache", ".ssh", "src/node_modules"):

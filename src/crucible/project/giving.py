@@ -11,7 +11,7 @@ from crucible.config import load_config
 from crucible.errors import PathRefused
 from crucible.project.passing import pass_variables
 from crucible.sandbox.mounts import home_mount
-from crucible.sandbox.workspace.credentials import Withheld, withheld_of
+from crucible.sandbox.workspace.credentials import Withheld, is_named_credential, withheld_of
 from crucible.sandbox.workspace.ignore import Ignore, load_ignore
 
 LARGEST_BYTES = 512 << 20
@@ -31,6 +31,11 @@ def give(
     told = []
     if copies_directory:
         source = os.path.realpath(".")
+        if is_named_credential(Path(source)):
+            raise PathRefused(
+                f"{source} may hold credentials, and is not copied unasked",
+                hint="Name it with --dir, or leave it out with --no-mount-cwd",
+            )
         check_size(Path(source), is_home=False, option="--no-mount-cwd")
         told.append(f"a copy of {source} as the workspace")
     if copies_home:
