@@ -21,9 +21,7 @@ const (
 // Write puts what lies below root into a tar: everything, or only the names given. It returns the
 // number of entries.
 func Write(root int, names []string, output io.Writer) (uint64, error) {
-	w := &writer{
-		tar: tar.NewWriter(output), buffer: make([]byte, copyBuffer), links: map[inode]string{},
-	}
+	w := newWriter(output)
 	if len(names) == 0 {
 		if err := walk.Below(root, w.entry); err != nil {
 			return w.count, err
@@ -40,11 +38,18 @@ func Write(root int, names []string, output io.Writer) (uint64, error) {
 type inode struct{ device, number uint64 }
 
 type writer struct {
-	tar    *tar.Writer
-	buffer []byte
-	links  map[inode]string
-	count  uint64
+	tar        *tar.Writer
+	buffer     []byte
+	links      map[inode]string
+	count      uint64
+	attributes bool // whether extended attributes are kept, which is for layers
 }
+
+func newWriter(output io.Writer) *writer {
+	return &writer{tar: tar.NewWriter(output), buffer: make([]byte, copyBuffer), links: map[inode]string{}}
+}
+
+func modified(stat *syscall.Stat_t) time.Time { return time.Unix(stat.Mtim.Unix()) }
 
 func (w *writer) named(root int, name string) error {
 	directory, base, ok := splitInside(name)
@@ -71,7 +76,12 @@ func (w *writer) entry(found *walk.Found) error {
 	stat := &found.Stat
 	header := &tar.Header{
 		Format: tar.FormatPAX, Name: found.Path, Mode: int64(stat.Mode & 0o7777),
-		Uid: int(stat.Uid), Gid: int(stat.Gid), ModTime: time.Unix(stat.Mtim.Unix()),
+		Uid: int(stat.Uid), Gid: int(stat.Gid), ModTime: modified(stat),
+	}
+	if w.attributes {
+		if err := keepAttributes(found, header); err != nil {
+			return err
+		}
 	}
 	switch stat.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG:
@@ -175,4 +185,32 @@ func splitInside(name string) (directory, base string, ok bool) {
 		return ".", parts[0], true
 	}
 	return strings.Join(parts[:last], "/"), parts[last], true
+}
+
+// keepAttributes takes those that mean something elsewhere. What the overlay says to itself does not.
+func keepAttributes(found *walk.Found, header *tar.Header) error {
+	if found.Stat.Mode&syscall.S_IFMT == syscall.S_IFLNK {
+		return nil
+	}
+	names, err := linux.ListAttributes(found.Directory, found.Name)
+	if err == syscall.ENOENT || err == syscall.ENOTSUP {
+		return nil // removed meanwhile, or on a filesystem that has none
+	}
+	if err != nil {
+		return failure.About(err, found.Path)
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "security.") {
+			continue
+		}
+		value, err := linux.GetAttribute(found.Directory, found.Name, name)
+		if err != nil {
+			continue // removed meanwhile
+		}
+		if header.PAXRecords == nil {
+			header.PAXRecords = map[string]string{}
+		}
+		header.PAXRecords["SCHILY.xattr."+name] = string(value)
+	}
+	return nil
 }

@@ -25,8 +25,13 @@ const (
 	ExchangeDev = "/dev/vdc"
 )
 
-// Disk is where the writable filesystem is mounted.
-const Disk = disk
+// Disk is where the writable filesystem is mounted, Upper what of it lies over the image, and Image
+// the image alone.
+const (
+	Disk  = disk
+	Upper = disk + "/upper"
+	Image = image
+)
 
 // Up mounts the kernel's filesystems, loads modules and assembles the root.
 func Up() error {

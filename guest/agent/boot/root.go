@@ -26,7 +26,7 @@ func mountRoot() error {
 			return err
 		}
 	}
-	options := "lowerdir=" + image + ",upperdir=" + disk + "/upper,workdir=" + disk + "/work,index=off,metacopy=off,redirect_dir=on"
+	options := "lowerdir=" + image + ",upperdir=" + Upper + ",workdir=" + disk + "/work,index=off,metacopy=off,redirect_dir=on"
 	return mountAt("overlay", Sysroot, "overlay", syscall.MS_NOATIME, options)
 }
 

@@ -1,6 +1,8 @@
 package linux
 
 import (
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 )
@@ -100,4 +102,61 @@ func LstatAt(directory int, name string) (stat syscall.Stat_t, err error) {
 	_, _, errno := syscall.Syscall6(sysFstatat, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
 		uintptr(unsafe.Pointer(&stat)), AtSymlinkNofollow|AtEmptyPath, 0, 0)
 	return stat, asError(errno)
+}
+
+const (
+	attributesUsual = 256
+	attributesMost  = 64 << 10
+)
+
+// ListAttributes names the extended attributes of what has this name in an open directory.
+func ListAttributes(directory int, name string) ([]string, error) {
+	listed, err := attribute(syscall.SYS_LLISTXATTR, directory, name, "")
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, each := range strings.Split(string(listed), "\x00") {
+		if each != "" {
+			names = append(names, each)
+		}
+	}
+	return names, nil
+}
+
+// GetAttribute reads one of them.
+func GetAttribute(directory int, name, key string) ([]byte, error) {
+	return attribute(syscall.SYS_LGETXATTR, directory, name, key)
+}
+
+// attribute goes through /proc, because these calls take no open directory. Nothing in front of the
+// last part can be a link of the user's.
+func attribute(number uintptr, directory int, name, key string) ([]byte, error) {
+	path, err := syscall.BytePtrFromString("/proc/self/fd/" + strconv.Itoa(directory) + "/" + name)
+	if err != nil {
+		return nil, err
+	}
+	pointer, err := syscall.BytePtrFromString(key)
+	if err != nil {
+		return nil, err
+	}
+	for size := attributesUsual; ; size = attributesMost {
+		buffer := make([]byte, size)
+		var length uintptr
+		var errno syscall.Errno
+		if number == syscall.SYS_LLISTXATTR {
+			length, _, errno = syscall.Syscall(number, uintptr(unsafe.Pointer(path)),
+				uintptr(unsafe.Pointer(&buffer[0])), uintptr(size))
+		} else {
+			length, _, errno = syscall.Syscall6(number, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(pointer)),
+				uintptr(unsafe.Pointer(&buffer[0])), uintptr(size), 0, 0)
+		}
+		if errno == syscall.ERANGE && size < attributesMost {
+			continue
+		}
+		if errno != 0 {
+			return nil, errno
+		}
+		return buffer[:length], nil
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"crucible.dev/agent/accounts"
 	"crucible.dev/agent/archive"
+	"crucible.dev/agent/boot"
 	"crucible.dev/agent/channel"
 	"crucible.dev/agent/dial"
 	"crucible.dev/agent/failure"
@@ -83,6 +84,36 @@ func (s *Service) tarOut(stream *channel.Stream, body []byte) (wire.Message, err
 	stream.Output().Open()
 	count, err := archive.Write(root, request.Names, stream.Output())
 	return &wire.CountResult{Count: count}, about(err, request.Root)
+}
+
+// layerOut reads around the user's world: the overlay's own directories are not to be seen there.
+func (s *Service) layerOut(stream *channel.Stream, body []byte) (wire.Message, error) {
+	var request wire.LayerOut
+	if err := decode(body, &request); err != nil {
+		return nil, err
+	}
+	roots := []string{boot.Upper, boot.Sysroot}
+	if request.What == wire.LayerImage {
+		roots = []string{boot.Image}
+	}
+	opened := []int{}
+	for _, root := range roots {
+		fd, err := syscall.Open(root, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, failure.About(err, root)
+		}
+		defer syscall.Close(fd)
+		opened = append(opened, fd)
+	}
+	stream.Output().Open()
+	var count uint64
+	var err error
+	if request.What == wire.LayerImage {
+		count, err = archive.WriteImage(opened[0], stream.Output())
+	} else {
+		count, err = archive.WriteLayer(opened[0], opened[1], stream.Output())
+	}
+	return &wire.CountResult{Count: count}, about(err, "layer")
 }
 
 // tarIn makes the root if it is missing: whoever sends a tree wants it to be there.

@@ -110,6 +110,7 @@ var servers = map[wire.Verb]server{
 	wire.VerbTake:     (*Service).take,
 	wire.VerbRefuse:   (*Service).refuse,
 	wire.VerbConfine:  (*Service).confine,
+	wire.VerbLayerOut: (*Service).layerOut,
 }
 
 func (s *Service) prepare(_ *channel.Stream, body []byte) (wire.Message, error) {

@@ -3,6 +3,7 @@
 package walk
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sort"
@@ -17,6 +18,9 @@ const (
 	entriesMost = 1 << 18 // of one directory; they are held in memory to be sorted
 	batch       = 512
 )
+
+// Skip is what a visitor of a directory returns to be spared what is in it.
+var Skip = errors.New("skip")
 
 // Found is one entry: a name in an open directory, and its path relative to the root.
 type Found struct {
@@ -56,7 +60,7 @@ type walker struct {
 
 func (w *walker) entry(found *Found, depth int) error {
 	if err := w.visit(found); err != nil || !found.IsDirectory() {
-		return err
+		return passOver(err)
 	}
 	return w.descend(found, depth)
 }
@@ -88,6 +92,7 @@ func (w *walker) directory(fd int, prefix string, depth int) error {
 	if err != nil {
 		return err
 	}
+	skipped := map[string]bool{}
 	for _, step := range steps {
 		name := step.key
 		if step.descends {
@@ -102,11 +107,13 @@ func (w *walker) directory(fd int, prefix string, depth int) error {
 		}
 		found := &Found{fd, name, prefix + name, stat}
 		if !step.descends {
-			err = w.visit(found)
-		} else if found.IsDirectory() {
+			if err = w.visit(found); err == Skip {
+				skipped[name] = true
+			}
+		} else if found.IsDirectory() && !skipped[name] {
 			err = w.descend(found, depth)
 		}
-		if err != nil {
+		if passOver(err) != nil {
 			return err
 		}
 	}
@@ -157,6 +164,13 @@ func Names(fd int, each func(os.DirEntry) error) error {
 // ignoreVanished passes over what was removed or replaced while we walked.
 func ignoreVanished(err error) error {
 	if err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ELOOP {
+		return nil
+	}
+	return err
+}
+
+func passOver(err error) error {
+	if err == Skip {
 		return nil
 	}
 	return err

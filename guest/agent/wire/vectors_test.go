@@ -105,6 +105,7 @@ var requests = map[Verb]func() Message{
 	VerbShutdown: func() Message { return &Shutdown{} }, VerbSyncDisk: func() Message { return &Empty{} },
 	VerbConfine: func() Message { return &Confine{} }, VerbListen: func() Message { return &Empty{} },
 	VerbTake: func() Message { return &Take{} }, VerbRefuse: func() Message { return &Take{} },
+	VerbLayerOut: func() Message { return &LayerOut{} },
 }
 
 var results = map[Verb]func() Message{
@@ -113,7 +114,7 @@ var results = map[Verb]func() Message{
 	VerbStat: func() Message { return &StatResult{} }, VerbListDir: func() Message { return &CountResult{} },
 	VerbTarOut: func() Message { return &CountResult{} }, VerbTarIn: func() Message { return &CountResult{} },
 	VerbTree: func() Message { return &CountResult{} }, VerbStats: func() Message { return &StatsResult{} },
-	VerbGrow: func() Message { return &GrowResult{} },
+	VerbGrow: func() Message { return &GrowResult{} }, VerbLayerOut: func() Message { return &CountResult{} },
 }
 
 var notes = map[NoteKind]func() Message{

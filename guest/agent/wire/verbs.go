@@ -27,6 +27,7 @@ const (
 	VerbTake     Verb = 22
 	VerbRefuse   Verb = 23
 	VerbConfine  Verb = 24
+	VerbLayerOut Verb = 25
 )
 
 type Prepare struct {
@@ -174,6 +175,15 @@ const (
 type Confine struct{ Flags uint8 }
 
 func (m *Confine) fields(b *body) { b.u8(&m.Flags) }
+
+const (
+	LayerChanges = 0
+	LayerImage   = 1
+)
+
+type LayerOut struct{ What uint8 }
+
+func (m *LayerOut) fields(b *body) { b.upTo(&m.What, LayerImage) }
 
 type Shutdown struct{ GraceMs uint32 }
 

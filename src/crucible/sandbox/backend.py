@@ -16,6 +16,7 @@ EXCHANGE_BYTES = 4 << 20
 
 Report = Callable[[str, str], None]
 Lifetime = Literal["command", "sandbox"]
+Disk = Literal["fresh", "kept", "once"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class BootPlan:
     """Everything a backend needs to know. `directory` exists, is private and will hold all its files.
 
     lifetime "command" ends with the calling process, however that dies; "sandbox" outlives it.
-    `disk` "fresh" begins from the image, "kept" boots again from the disk that is in `directory`.
+    `disk` "fresh" begins from the image, "kept" boots again from the disk that is in `directory`; "once" begins from
+    an image of which no second machine will be started, so that preparing for others is not worth it.
     """
 
     sandbox_id: str
@@ -47,7 +49,7 @@ class BootPlan:
     disk_mib: int
     identity: Identity
     lifetime: Lifetime
-    disk: Literal["fresh", "kept"] = "fresh"
+    disk: Disk = "fresh"
     host_uid: int | None = None
 
 

@@ -27,7 +27,7 @@ from crucible.errors import (
 from crucible.images.catalog import Image, load_image
 from crucible.images.report import Report, silent
 from crucible.sandbox import admission, seeding
-from crucible.sandbox.backend import BootPlan, KeepsMachines, Lifetime, Machine
+from crucible.sandbox.backend import BootPlan, Disk, KeepsMachines, Lifetime, Machine
 from crucible.sandbox.choice import choose_backend
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.doors.values import Values
@@ -65,7 +65,12 @@ class Manager:
 
     @asynccontextmanager
     async def open(
-        self, spec: SandboxSpec, *, name: str | None = None, secrets: Sequence[Secret] = ()
+        self,
+        spec: SandboxSpec,
+        *,
+        name: str | None = None,
+        secrets: Sequence[Secret] = (),
+        disk: Disk = "fresh",
     ) -> AsyncIterator[Held]:
         """A temporary sandbox: gone with everything it made when the block ends, or this process does."""
         record_id = new_id()
@@ -74,7 +79,7 @@ class Manager:
             record_id, check_name(name) if name else f"run-{record_id}", spec, is_temporary=True
         )
         try:
-            held = await self._boot(record, lifetime="command", disk_is_kept=False)
+            held = await self._boot(record, lifetime="command", disk=disk)
             try:
                 yield held
             finally:
@@ -231,7 +236,7 @@ class Manager:
         return self._locks.setdefault(name, asyncio.Lock())
 
     def plan_of(self, held: Held) -> BootPlan:
-        return self.plan(held.record, held.image, lifetime="sandbox", disk_is_kept=True)
+        return self.plan(held.record, held.image, lifetime="sandbox", disk="kept")
 
     async def boot_copy(
         self, record: SandboxRecord, backend: KeepsMachines, snapshot: Path
@@ -240,7 +245,7 @@ class Manager:
         async with self.lock(record.name):
             record = self.records.find(record.name)
             image = load_image(self.config.home, record.spec.image)
-            plan = self.plan(record, image, lifetime="sandbox", disk_is_kept=False)
+            plan = self.plan(record, image, lifetime="sandbox", disk="fresh")
             try:
                 with self._promised(record.spec.memory_mib):
                     machine = await backend.restore(plan, snapshot)
@@ -360,7 +365,9 @@ class Manager:
             record.id, state="starting", note="", host_uid=self._claim_user(), **holder()
         )
         try:
-            held = await self._boot(record, lifetime="sandbox", disk_is_kept=not is_first)
+            held = await self._boot(
+                record, lifetime="sandbox", disk="fresh" if is_first else "kept"
+            )
             if is_first and record.host_directory:
                 source = Path(record.host_directory)
                 await seeding.upload(
@@ -387,11 +394,11 @@ class Manager:
             raise SandboxMissing(record.name)
         return settled
 
-    async def _boot(self, record: SandboxRecord, *, lifetime: Lifetime, disk_is_kept: bool) -> Held:
+    async def _boot(self, record: SandboxRecord, *, lifetime: Lifetime, disk: Disk) -> Held:
         """Leaves nothing running if it fails or is cancelled."""
         backend = self.backend_named(record.backend)
         image = load_image(self.config.home, record.spec.image)
-        plan = self.plan(record, image, lifetime=lifetime, disk_is_kept=disk_is_kept)
+        plan = self.plan(record, image, lifetime=lifetime, disk=disk)
         record.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             with self._promised(record.spec.memory_mib):
@@ -526,7 +533,7 @@ class Manager:
         release_user(record)
 
     def plan(
-        self, record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk_is_kept: bool
+        self, record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk: Disk
     ) -> BootPlan:
         return BootPlan(
             sandbox_id=record.id,
@@ -538,7 +545,7 @@ class Manager:
             disk_mib=record.spec.disk_mib,
             identity=new_identity(_hostname(record.name)),
             lifetime=lifetime,
-            disk="kept" if disk_is_kept else "fresh",
+            disk=disk,
             host_uid=record.host_uid,
         )
 

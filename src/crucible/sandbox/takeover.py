@@ -68,7 +68,7 @@ async def _adopt(
     manager: Manager, record: SandboxRecord, backend: KeepsMachines, handle: MachineHandle
 ) -> Held:
     image = load_image(manager.config.home, record.spec.image)
-    plan = manager.plan(record, image, lifetime="sandbox", disk_is_kept=True)
+    plan = manager.plan(record, image, lifetime="sandbox", disk="kept")
     machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
     state = "running" if record.state == "broken" else record.state
     held = Held(

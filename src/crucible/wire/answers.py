@@ -170,6 +170,7 @@ _BODIES: Final[dict[Verb, Field]] = {
     Verb.TAKE: _DONE,
     Verb.REFUSE: _DONE,
     Verb.CONFINE: _DONE,
+    Verb.LAYER_OUT: _COUNT,
 }
 
 

@@ -25,6 +25,7 @@ from crucible.wire.values import (
     Writer,
     group,
     list_of,
+    up_to,
 )
 
 
@@ -53,6 +54,7 @@ class Verb(IntEnum):
     TAKE = 22
     REFUSE = 23
     CONFINE = 24
+    LAYER_OUT = 25
 
 
 EXEC_PTY: Final = 1
@@ -60,6 +62,8 @@ EXEC_INPUT: Final = 2
 EXEC_MAKE_WORKDIR: Final = 4
 WRITE_APPEND: Final = 1
 WRITE_PARENTS: Final = 2
+LAYER_CHANGES: Final = 0
+LAYER_IMAGE: Final = 1
 CONFINE_READ_ONLY: Final = 1
 CONFINE_NO_POWERS: Final = 2
 
@@ -158,6 +162,10 @@ class Confine(NamedTuple):
     flags: int
 
 
+class LayerOut(NamedTuple):
+    what: int
+
+
 class Plain(NamedTuple):
     """A verb that has no body."""
 
@@ -182,6 +190,7 @@ Request = (
     | Take
     | RefuseAsk
     | Confine
+    | LayerOut
     | Plain
 )
 
@@ -210,6 +219,7 @@ _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
         (Take, Verb.TAKE, (U32,)),
         (RefuseAsk, Verb.REFUSE, (U32,)),
         (Confine, Verb.CONFINE, (U8,)),
+        (LayerOut, Verb.LAYER_OUT, (up_to(LAYER_IMAGE, "a kind of layer"),)),
     )
 }
 _BY_VERB: Final = dict(_BODIES.values())

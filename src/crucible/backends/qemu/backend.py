@@ -94,6 +94,9 @@ class QemuBackend:
             if plan.disk == "kept":
                 machine = await self._boot_kept(plan)
                 found = began
+            elif plan.disk == "once":
+                machine = await self._boot_once(plan)
+                found = began
             else:
                 disks.clear(plan.directory)
                 template = await self.template(plan)
@@ -162,7 +165,7 @@ class QemuBackend:
 
     async def template(self, plan: BootPlan) -> SavedMachine:
         """The template this plan starts from, made now if there is none."""
-        blank_mib = DEFAULT_DISK_MIB if plan.disk_mib >= DEFAULT_DISK_MIB else SMALLEST_DISK_MIB
+        blank_mib = _blank_mib(plan.disk_mib)
         foundry = self._foundry
         facts = {
             "generation": _TEMPLATE_GENERATION,
@@ -224,6 +227,14 @@ class QemuBackend:
                 await machine.close()
                 raise
         return machine
+
+    async def _boot_once(self, plan: BootPlan) -> QemuMachine:
+        """Cold, without a template."""
+        disks.clear(plan.directory)
+        blank_mib = _blank_mib(plan.disk_mib)
+        blank = await asyncio.to_thread(disks.make_blank, self._home / "blanks", blank_mib)
+        disks.extend_chain([blank], plan.directory, size_mib=blank_mib)
+        return await self._boot_kept(plan)
 
     async def _verdict(self) -> str | None:
         remembered = host.recall(self._cache, self._accelerator)
@@ -304,3 +315,7 @@ def _trial_user() -> Iterator[int | None]:
         yield uid
     finally:
         host_users.release(uid)
+
+
+def _blank_mib(disk_mib: int) -> int:
+    return DEFAULT_DISK_MIB if disk_mib >= DEFAULT_DISK_MIB else SMALLEST_DISK_MIB

@@ -14,8 +14,11 @@ from crucible.sandbox.guest.stream import AnswerT, Stream
 from crucible.sandbox.session import Entry, EntryType
 from crucible.wire.answers import Count, Done, EntryRecord, Records, Size, Statted, decode_entry
 from crucible.wire.requests import (
+    LAYER_CHANGES,
+    LAYER_IMAGE,
     WRITE_APPEND,
     WRITE_PARENTS,
+    LayerOut,
     ListDir,
     MakeDir,
     Read,
@@ -93,6 +96,13 @@ class GuestFiles:
 
     async def tar_out(self, root: bytes, names: Sequence[bytes] = ()) -> AsyncIterator[bytes]:
         with await self._channel.open(TarOut(root, tuple(names))) as stream:
+            while (piece := await stream.take(BULK_S)) is not None:
+                yield piece.data
+            await stream.answer(Count, SMALL_S)
+
+    async def layer_out(self, *, of_image: bool = False) -> AsyncIterator[bytes]:
+        request = LayerOut(LAYER_IMAGE if of_image else LAYER_CHANGES)
+        with await self._channel.open(request) as stream:
             while (piece := await stream.take(BULK_S)) is not None:
                 yield piece.data
             await stream.answer(Count, SMALL_S)

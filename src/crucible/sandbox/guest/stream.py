@@ -43,6 +43,7 @@ _HEARD: Final = {
     Verb.DIAL: (OUTPUT,),
     Verb.LISTEN: (OUTPUT,),
     Verb.TAKE: (OUTPUT,),
+    Verb.LAYER_OUT: (OUTPUT,),
 }
 _FED: Final = frozenset((Verb.EXEC, Verb.WRITE, Verb.TAR_IN, Verb.DIAL, Verb.TAKE))
 
