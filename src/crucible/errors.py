@@ -321,6 +321,17 @@ class BuildFileInvalid(Refused):
         super().__init__(f"In {place}: {why}", hint=hint)
 
 
+class BuildStepFailed(CrucibleError):
+    """A RUN step ended with a status of its own, which is the build's then. Nothing was named."""
+
+    code = "build-step-failed"
+
+    def __init__(self, step: str, status: int, *, hint: str = "") -> None:
+        shown = step if len(step) <= 80 else step[:77] + "..."
+        super().__init__(f"The step `{shown}` failed with status {status}", hint=hint)
+        self.exit_status = status
+
+
 class SetupError(CrucibleError):
     """This machine lacks something; the hint is the command that mends it."""
 

@@ -79,6 +79,7 @@ def known_images(home: Path) -> list[ImageLine]:
                 pulled_at=stored.tag.pulled_at,
             )
             for stored in store.stored()
+            if not stored.tag.is_internal
         ]
     return lines
 
@@ -107,7 +108,8 @@ def find_stored(store: Store, name: str) -> PulledImage:
         ]
         if len({image.digest for image in meant}) == 1:
             return meant[0]
-    known = tuple(parse_reference(tag.reference).familiar for tag in store.tags.all())
+    shown = (tag for tag in store.tags.all() if not tag.is_internal)
+    known = tuple(parse_reference(tag.reference).familiar for tag in shown)
     raise ImageMissing(name, known)
 
 

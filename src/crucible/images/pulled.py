@@ -46,7 +46,8 @@ def find(home: Path, name: str) -> Image | None:
 
 def find_all(home: Path) -> tuple[Image, ...]:
     """Every name whose root is made, under its full name."""
-    found = (load(home, tag.digest, tag.reference) for tag in tags_of(home).all())
+    shown = (tag for tag in tags_of(home).all() if not tag.is_internal)
+    found = (load(home, tag.digest, tag.reference) for tag in shown)
     return tuple(image for image in found if image is not None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crucible.cli.commands.image_build import BUILD
 from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
 
 TYPE_CHECKING = False
@@ -264,6 +265,7 @@ _SUBCOMMANDS = (
             ("crucible image pull docker-archive:app.tar", "what `docker save` wrote"),
         ),
     ),
+    BUILD,
     Command(
         "list",
         list_images,

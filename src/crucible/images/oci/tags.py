@@ -13,6 +13,8 @@ from crucible.images.bundle import write_durably
 from crucible.images.oci.digests import is_digest
 from crucible.values import dataclass
 
+# Names that only Crucible itself uses; no list shows them.
+INTERNAL = "build.crucible.internal/"
 _FORMAT = 1
 _MAX_BYTES = 64 << 10
 
@@ -27,6 +29,10 @@ class Tag:
     source_digest: str
     pulled_at: float
     used_at: float = 0.0
+
+    @property
+    def is_internal(self) -> bool:
+        return self.reference.startswith(INTERNAL)
 
 
 class Tags:

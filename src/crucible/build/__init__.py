@@ -1,0 +1,1 @@
+"""Dockerfiles and recipes → OCI images, each command in a sandbox of its own."""
