@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import crucible
-from benchmarks import copies, crowd, guests, machine, report, starts
+from benchmarks import copies, crowd, guests, machine, pulls, report, starts, streams
 from benchmarks.figures import Figure
 from benchmarks.place import Place, open_place
 from benchmarks.report import Report
@@ -22,7 +22,7 @@ from crucible.config import load_config
 from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
-FAMILIES = ("starts", "inside", "crowd", "copies")
+FAMILIES = ("starts", "inside", "crowd", "copies", "streams", "pulls")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -71,6 +71,8 @@ def _families(
             place, count=10 if is_quick else 50, rounds=1 if is_quick else 5
         ),
         "copies": lambda: copies.measure(place, rounds=1 if is_quick else 5),
+        "streams": lambda: streams.measure(place, rounds=1 if is_quick else 10),
+        "pulls": lambda: pulls.measure(place, rounds=1 if is_quick else 5),
     }
 
 
