@@ -93,7 +93,8 @@ def members(image: PulledImage) -> dict[str, tarfile.TarInfo]:
 def test_a_step_becomes_a_layer_of_just_what_it_changed(
     command_line: CommandLine, module_home: Path, context: Path
 ) -> None:
-    status, said = build(command_line, context, TINY + CHANGES, "--build-arg", "WORD=told")
+    told = ("--build-arg", "WORD=told")
+    status, said = build(command_line, context, TINY + CHANGES, *told, "--no-cache")
     assert status == 0, said
     assert "word told yes /srv/app 0" in said
     assert "4 steps were done, 0 came from the cache" in said
@@ -123,14 +124,15 @@ def test_a_step_becomes_a_layer_of_just_what_it_changed(
     third = found["srv/app/third"]
     assert (third.linkname, third.uid, third.gid) == ("first", 5, 6)
 
-    again = build(command_line, context, TINY + CHANGES, "--build-arg", "WORD=told")
+    again = build(command_line, context, TINY + CHANGES, *told)
     assert "0 steps were done, 4 came from the cache" in again[1]
     other = TINY + CHANGES + 'ENTRYPOINT ["cat", "/lower/there/deep/inside", "first"]\n'
-    last = build(command_line, context, other, "--build-arg", "WORD=told")
+    last = build(command_line, context, other, *told)
     assert "0 steps were done, 4 came from the cache" in last[1]
     assert command_line.ok("run", "--memory", "256M", "--image", "app:1") == "moved/deep/insidea\n"
     names = command_line.ok("image", "list", "--quiet").split()
-    assert names == ["base", "app:1"]
+    assert "app:1" in names
+    assert not [name for name in names if "internal" in name]
 
 
 def test_what_was_built_can_be_pushed_and_pulled_back(
