@@ -15,7 +15,7 @@ from crucible.cli.main import find_command, main
 ALL = [(command, path) for command, path in commands() if path[0] not in table.ALIASES]
 PROMISED = {
     "run", "create", "start", "stop", "exec", "attach", "remove", "list", "inspect", "logs", "stats",
-    "cp", "diff", "apply", "pause", "resume", "snapshot", "fork", "image", "ports", "prune", "setup",
+    "cp", "diff", "apply", "pause", "resume", "snapshot", "volume", "fork", "image", "ports", "prune", "setup",
     "doctor", "demo", "version", "system", "completion", "detect", "config", "open", "network",
 }  # fmt: skip
 

@@ -123,3 +123,29 @@ def test_the_permissive_profile_gives_what_it_says_and_no_credentials(
     assert b"main.py" not in bare.stdout
     assert b"-hidden" in bare.stdout
     assert b"1 variables" in bare.stderr
+
+
+def test_a_volume_goes_from_one_sandbox_to_the_next_and_has_one_writer(
+    crucible: CommandLine,
+) -> None:
+    volume = ("--volume", "shared:/shared")
+    script = "mkdir -p /shared/in && echo $1 >> /shared/in/log && cat /shared/in/log"
+    assert crucible.ok("run", *volume, "sh", "-c", script, "sh", "one") == "one\n"
+    assert crucible.ok("run", *volume, "sh", "-c", script, "sh", "two") == "one\ntwo\n"
+    crucible.ok("create", "writer", "--start", *volume)
+    assert inside(crucible, "writer", "cat /shared/in/log; echo three >> /shared/in/log") == (
+        "one\ntwo\n"
+    )
+    refused = crucible("run", *volume, "true")
+    assert refused.returncode == 126
+    assert b"in use by the sandbox 'writer'" in refused.stderr
+    reader = ("--volume", "shared:/shared:ro")
+    assert crucible.ok("run", *reader, "cat", "/shared/in/log") == "one\ntwo\n"
+    assert crucible("run", *reader, "touch", "/shared/x").returncode == 1
+    assert crucible("volume", "remove", "shared").returncode == 126
+    crucible.ok("stop", "writer")
+    assert crucible.ok("run", *reader, "cat", "/shared/in/log") == "one\ntwo\nthree\n"
+    told = json.loads(crucible.ok("volume", "inspect", "--json", "shared"))
+    assert told["sandboxes"] == ["writer"]
+    crucible.ok("volume", "remove", "shared")
+    assert json.loads(crucible.ok("volume", "list", "--json")) == []

@@ -92,6 +92,7 @@ def test_a_file_that_was_found_cannot_send_secrets_anywhere(tmp_path: Path) -> N
         ("[mounts]\n'/data' = 'link'\n", "/beside"),
         ("[mounts]\n'/data' = { source = '.env' }\n", "/.env"),
         ("[mounts]\n'/data' = '~'\n", "give the sandbox"),
+        ("[mounts]\n'/data' = { volume = 'shared' }\n", "shared"),
     ],
 )
 def test_a_file_that_was_found_cannot_name_things_of_the_host(

@@ -31,6 +31,18 @@ OPTIONS = (
         metavar="SOURCE:TARGET[:rw]",
         is_repeatable=True,
     ),
+    Option(
+        "volume",
+        "share a named volume with other sandboxes, one writer at a time; may be given again",
+        metavar="NAME:TARGET[:ro]",
+        is_repeatable=True,
+    ),
+    Option(
+        "cache",
+        "keep a package manager's cache in a volume: pip, npm, cargo or go; may be given again",
+        metavar="NAME",
+        is_repeatable=True,
+    ),
     Option("mount-cwd", "copy the current directory in, as --dir . does"),
     Option("no-mount-cwd", "do not, whatever the profile"),
     Option("mount-home", "copy your home in, without credentials and caches"),
@@ -252,6 +264,11 @@ def options(arguments: Arguments) -> dict[str, Any]:
         from crucible.sandbox.mounts import parse_mount, resolved
 
         fields["mounts"] = [str(resolved(parse_mount(text))) for text in texts]
+    volumes, caches = arguments.values("volume"), arguments.values("cache")
+    if volumes or caches:
+        from crucible.project.caches import add_volumes
+
+        add_volumes(fields, volumes, caches)
     if arguments.flag("no-devcontainer"):
         fields["no_devcontainer"] = True
     if arguments.flag("include-credentials"):
@@ -271,7 +288,7 @@ def options(arguments: Arguments) -> dict[str, Any]:
         if arguments.flag(name):
             fields[target] = True
     if pairs := arguments.values("env"):
-        fields["environment"] = parse_environment(pairs)
+        fields["environment"] = {**fields.get("environment", {}), **parse_environment(pairs)}
     return fields
 
 

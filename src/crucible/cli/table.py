@@ -51,6 +51,10 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
+        "Volumes",
+        (("volume", "volumes", "List, make, inspect and remove what sandboxes share"),),
+    ),
+    (
         "Images",
         (("image", "images", "Fetch, list, inspect, remove, export and push images"),),
     ),

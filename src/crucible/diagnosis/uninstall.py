@@ -24,7 +24,7 @@ _OURS = frozenset(
     (
         "blanks", "cache", "images", "initramfs", "kernels", "locks", "owner.lock", "owner.log",
         "owner.log.old", "owner.sock", "records.sqlite", "records.sqlite-shm",
-        "records.sqlite-wal", "sandboxes", "scratch", "snapshots", "templates",
+        "records.sqlite-wal", "sandboxes", "scratch", "snapshots", "templates", "volumes",
     )
 )  # fmt: skip
 _PROOF = frozenset(("records.sqlite", "kernels", "images", "locks"))

@@ -17,9 +17,10 @@ _KINDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("templates", ("templates", "blanks")),
     ("snapshots", ("snapshots",)),
     ("sandboxes", ("sandboxes",)),
+    ("volumes", ("volumes",)),
     ("cache", ("cache", "locks", "scratch")),
 )
-_COUNTED = {"images", "templates", "snapshots", "sandboxes", "kernels"}
+_COUNTED = {"images", "templates", "snapshots", "sandboxes", "volumes", "kernels"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,11 @@ def container_settings(directory: str) -> tuple[DevContainer, dict[str, Any]] | 
 def refuse_build(found: DevContainer) -> None:
     """For when nothing else names an image."""
     if found.build is not None:
+        directory = os.path.dirname(found.path)  # noqa: PTH120 - only for the hint
+        file = shlex.quote(os.path.normpath(os.path.join(directory, found.build.dockerfile)))  # noqa: PTH118
+        context = shlex.quote(os.path.normpath(os.path.join(directory, found.build.context)))  # noqa: PTH118
         raise BadSetting(
             f"{found.path} wants an image that is built from {found.build.dockerfile!r}",
-            hint="Name an image with --image, or leave the file aside with --no-devcontainer",
+            hint=f"Build it with `crucible image build -t NAME -f {file} {context}` and give --image NAME;"
+            " --no-devcontainer leaves the file aside",
         )

@@ -76,16 +76,19 @@ def _take(path: str, section: str, name: str, value: Any, fields: dict[str, Set]
 
 def _mounts(path: str, values: Mapping[str, Any]) -> list[str]:
     """Target by target. A source is looked for from where the file lies."""
-    from crucible.sandbox.mounts import Mount, check_mounts, check_target, resolved
+    from crucible.sandbox.mounts import Mount, check_mounts, check_target, parse_volume, resolved
 
     found = []
     for target, value in values.items():
         where = f"{target!r} in [{MOUNTS}] of {path}"
+        if isinstance(value, dict) and value.keys() == {"volume"}:
+            found.append(str(parse_volume(f"{value['volume']}:{target}")))
+            continue
         given = {"source": value} if isinstance(value, str) else value
         if not isinstance(given, dict) or not isinstance(given.get("source"), str):
             raise BadSetting(f"{where} is {_shown(value)}", hint=_MOUNT_HINT)
         if unknown := given.keys() - {"source", "writable"}:
-            hint = suggestion(min(unknown), ("source", "writable"))
+            hint = suggestion(min(unknown), ("source", "writable", "volume"))
             raise BadSetting(f"{where} has no use for {min(unknown)!r}", hint=hint)
         is_writable = given.get("writable", False)
         if not isinstance(is_writable, bool) or not given["source"] or "\0" in given["source"]:

@@ -101,6 +101,12 @@ _MOUNTS_SCHEMA: dict[str, Any] = {
                 "required": ["source"],
                 "properties": {"source": {"type": "string"}, "writable": {"type": "boolean"}},
             },
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["volume"],
+                "properties": {"volume": {"type": "string"}},
+            },
         ]
     },
 }

@@ -25,7 +25,7 @@ from crucible.errors import (
     WrongState,
 )
 from crucible.images.catalog import Image, load_image
-from crucible.images.report import Report, silent
+from crucible.images.report import NOTICE, Report, silent
 from crucible.sandbox import admission, seeding
 from crucible.sandbox.backend import BootPlan, Disk, KeepsMachines, Lifetime, Machine
 from crucible.sandbox.choice import choose_backend
@@ -82,6 +82,7 @@ class Manager:
             held = await self._boot(record, lifetime="command", disk=disk)
             try:
                 yield held
+                await self._keep_volumes(held)
             finally:
                 await finish(self._end(held))
         finally:
@@ -265,7 +266,9 @@ class Manager:
         host_directory: str | None = None,
     ) -> SandboxRecord:
         """The record of a copy that is about to start from a snapshot."""
-        own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports))
+        # A volume has one writer: the copy keeps the files, and the volume stays with its original.
+        mounts = tuple(text for text in spec.mounts if not text.endswith((":volume", ":volume-ro")))
+        own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports), mounts=mounts)
         return await self._record_new(
             new_id(), check_name(name), own, host_directory=host_directory, backend=backend
         )
@@ -279,12 +282,33 @@ class Manager:
                 await self._end(held)
             self._erase(record)
 
+    def _claim_volumes(self, record: SandboxRecord) -> None:
+        from crucible.sandbox.mounts import parse_mount
+        from crucible.sandbox.volumes import refuse_second_writer
+
+        for mount in map(parse_mount, record.spec.mounts):
+            if mount.kind == "volume":
+                refuse_second_writer(mount.source, self.records.sandboxes(), own_id=record.id)
+
+    async def _keep_volumes(self, held: Held) -> None:
+        """What cannot be kept is told, and is no reason not to stop."""
+        if not held.record.spec.mounts:
+            return
+        from crucible.sandbox.mounting import keep_volumes
+
+        try:
+            await keep_volumes(held.machine.files, held.record.spec, self.config.home)
+        except (CrucibleError, OSError) as error:
+            why = error.message if isinstance(error, CrucibleError) else str(error)
+            self.report(NOTICE, f"warning: A volume is as it was before: {why}")
+
     async def furnish(self, held: Held, *, is_first: bool) -> None:
         """What a machine gets once its workspace is in it, before its first command."""
         record = held.record
         if record.spec.mounts:
             from crucible.sandbox.mounting import copy_mounts
 
+            self._claim_volumes(record)
             await copy_mounts(
                 held.machine, record.spec, held.image, record.directory,
                 own_state=self.config.home, is_first=is_first, report=self.report,
@@ -308,6 +332,7 @@ class Manager:
             if is_paused:
                 with contextlib.suppress(SandboxError):
                     await held.machine.resume()
+            await self._keep_volumes(held)
             await held.machine.shutdown(grace_s)
         except Exception:
             await finish(self._end(held))

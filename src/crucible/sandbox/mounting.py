@@ -14,6 +14,7 @@ from crucible.sandbox.mounts import Mount, is_within, parse_mount
 from crucible.sandbox.seeding import baseline_name, in_thread
 from crucible.sandbox.session import Files, Session
 from crucible.sandbox.spec import SandboxSpec
+from crucible.sandbox.volumes import Volumes
 from crucible.sandbox.workspace.credentials import Withheld, withheld_of
 from crucible.sandbox.workspace.ignore import load_ignore
 from crucible.sandbox.workspace.packing import Packing, pack_tree
@@ -35,6 +36,10 @@ async def copy_mounts(
     """Writable ones only at the first start: from then on the sandbox's own copy counts."""
     for text in spec.mounts:
         mount = parse_mount(text)
+        if mount.is_volume:
+            report("mount", f"copying the volume {mount.source} to {mount.target}")
+            await _copy_volume(session.files, image, mount, own_state)
+            continue
         if mount.kind != "ro" and not is_first:
             continue
         source = check_source(mount)
@@ -48,6 +53,23 @@ async def copy_mounts(
         await _Copy(session.files, image, mount, source, withheld).make(directory)
         if withheld is not None and (told := withheld.told()):
             report(NOTICE, f"{mount.source}: {told}")
+
+
+async def keep_volumes(files: Files, spec: SandboxSpec, own_state: Path) -> None:
+    """Takes what the sandbox has in its volumes back, for the next one."""
+    for mount in map(parse_mount, spec.mounts):
+        if mount.kind == "volume":
+            pieces = files.tar_out(os.fsencode(mount.target))
+            await Volumes(own_state).save(mount.source, pieces)
+
+
+async def _copy_volume(files: Files, image: Image, mount: Mount, own_state: Path) -> None:
+    target = mount.target
+    _check_apart(target, image.workspace)
+    await _clear(files, target)
+    owner = image.owner if mount.kind == "volume" else _ROOT
+    pieces = in_thread(Volumes(own_state).content(mount.source))
+    await files.tar_in(os.fsencode(target), pieces, owner=owner)
 
 
 def check_source(mount: Mount) -> Path:
@@ -108,19 +130,8 @@ class _Copy:
         )
 
     async def _clear(self) -> None:
-        """What is gone from the source is gone from the copy."""
-        workspace, target = self._image.workspace, self._mount.target
-        if is_within(target, workspace) or is_within(workspace, target):
-            raise BadSetting(
-                f"The mount at {target} and the workspace {workspace} lie within each other",
-                hint="Choose a target outside of it, like /data",
-            )
-        await _check_way(self._files, target)
-        try:
-            await self._files.remove(os.fsencode(target), recursive=True)
-        except GuestRefused as refusal:
-            if refusal.guest_code != "not-found":
-                raise
+        _check_apart(self._mount.target, self._image.workspace)
+        await _clear(self._files, self._mount.target)
 
     async def _unpack(self, root: str, packing: Packing, owner: str) -> None:
         await self._files.tar_in(os.fsencode(root), in_thread(packing), owner=owner)
@@ -154,6 +165,24 @@ def readable_by_all(mode: int) -> int:
     if stat.S_ISDIR(mode) or mode & 0o111:
         shown |= 0o111
     return stat.S_IFMT(mode) | shown & 0o755
+
+
+def _check_apart(target: str, workspace: str) -> None:
+    if is_within(target, workspace) or is_within(workspace, target):
+        raise BadSetting(
+            f"The mount at {target} and the workspace {workspace} lie within each other",
+            hint="Choose a target outside of it, like /data",
+        )
+
+
+async def _clear(files: Files, target: str) -> None:
+    """What is gone from the source is gone from the copy."""
+    await _check_way(files, target)
+    try:
+        await files.remove(os.fsencode(target), recursive=True)
+    except GuestRefused as refusal:
+        if refusal.guest_code != "not-found":
+            raise
 
 
 async def _check_way(files: Files, target: str) -> None:

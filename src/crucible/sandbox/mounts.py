@@ -13,7 +13,7 @@ from crucible.errors import BadSetting
 
 MOST_MOUNTS = 32
 _LONGEST = 4096
-_KINDS = ("ro", "rw", "home")
+_KINDS = ("ro", "rw", "home", "volume", "volume-ro")
 _HOME_TARGET = "~"
 # A mount replaces what is at its target, and these are not there to be replaced; the last lie in memory.
 _TAKEN = (
@@ -28,7 +28,8 @@ class Mount(NamedTuple):
     """`source` is absolute and free of links when it is in a specification.
 
     `ro` is copied anew at every start and belongs to root; `rw` is copied at the first start and comes back through
-    `diff` and `apply`; `home` is copied at the first start over the user's home and does not come back.
+    `diff` and `apply`; `home` is copied at the first start over the user's home and does not come back. The source of
+    `volume` and `volume-ro` is the name of one: copied in at every start, and the former kept again at the end.
     """
 
     source: str
@@ -42,9 +43,27 @@ class Mount(NamedTuple):
     def is_writable(self) -> bool:
         return self.kind == "rw"
 
+    @property
+    def is_volume(self) -> bool:
+        return self.kind.startswith("volume")
+
 
 def home_mount(source: str) -> Mount:
     return Mount(source, _HOME_TARGET, "home")
+
+
+def parse_volume(text: str) -> Mount:
+    """`NAME:TARGET`, or `NAME:TARGET:ro` to leave it to another writer."""
+    from crucible.sandbox.spec import check_name
+
+    rest, colon, mode = text.rpartition(":")
+    kind = "volume-ro" if mode == "ro" else "volume"
+    if not colon or mode not in ("ro", "rw"):
+        rest = text
+    name, colon, target = rest.partition(":")
+    if not colon:
+        raise BadSetting(f"{text!r} names no volume", hint="Write it as NAME:TARGET")
+    return Mount(check_name(name), check_target(target), kind)
 
 
 def parse_mount(text: str) -> Mount:
@@ -81,7 +100,11 @@ def check_mounts(texts: Sequence[str]) -> None:
         raise BadSetting(f"{len(texts)} mounts are too many", hint=f"At most {MOST_MOUNTS} fit")
     mounts = [parse_mount(text) for text in texts]
     for mount in mounts:
-        if not mount.source.startswith("/"):
+        if mount.is_volume:
+            from crucible.sandbox.spec import check_name
+
+            check_name(mount.source)
+        elif not mount.source.startswith("/"):
             raise BadSetting(f"The source {mount.source!r} of a mount is not an absolute path")
     targets = [mount.target for mount in mounts]
     for index, target in enumerate(targets):
