@@ -24,7 +24,7 @@ _LAYERS = 4
 _NAMES = {
     "pull-cold": "crucible image pull of {0} MB, nothing of it here",
     "pull-cached": "crucible image pull of {0} MB, all of it here",
-    "pulled-ready": "crucible run in an image of {0} MB, pull included",
+    "pulled-ready": "crucible run in an image of {0} MB, pull and template included",
     "pulled-again": "crucible run in an image of {0} MB that is here",
     "podman-cold": "podman pull of {0} MB, nothing of it here",
     "podman-cached": "podman pull of {0} MB, all of it here",
@@ -43,25 +43,33 @@ def measure(place: Place, *, rounds: int) -> list[Figure]:
         reference = registry.push("bench/large:1", _large_image())
         podman = _podman(Path(storage))
         why_no_podman = _why_no_podman(podman, reference, place)
-        cases = [Case(measure=lambda: _crucible(place, reference))]
+        kept = _templates(place)
+        cases = [Case(measure=lambda: _crucible(place, reference, kept))]
         if not why_no_podman:
             cases.append(Case(measure=lambda: _podman_pulls(place, podman, reference)))
         return _figures(interleave("pulls", cases, rounds), "", why_no_podman)
 
 
-def _crucible(place: Place, reference: str) -> Readings:
+def _crucible(place: Place, reference: str, kept: set[Path]) -> Readings:
     pull = [*crucible(), "image", "pull", reference]
     run = [*crucible(), "run", "--image", reference, "--", "/busybox", "true"]
     cold, cached = timed(pull, place.environment), timed(pull, place.environment)
-    _forget(place, reference)
+    _forget(place, reference, kept)
     ready, again = timed(run, place.environment), timed(run, place.environment)
-    _forget(place, reference)
+    _forget(place, reference, kept)
     return {"pull-cold": cold, "pull-cached": cached, "pulled-ready": ready, "pulled-again": again}
 
 
-def _forget(place: Place, reference: str) -> None:
+def _forget(place: Place, reference: str, kept: set[Path]) -> None:
+    """Also its template, which stays for whoever pulls the image again: the first use has to make one."""
     timed([*crucible(), "image", "remove", reference], place.environment)
     timed([*crucible(), "image", "prune"], place.environment)
+    for template in _templates(place) - kept:
+        shutil.rmtree(template)
+
+
+def _templates(place: Place) -> set[Path]:
+    return {path for path in (place.home / "templates").iterdir() if path.is_dir()}
 
 
 def _podman_pulls(place: Place, podman: list[str], reference: str) -> Readings:
