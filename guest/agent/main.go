@@ -74,7 +74,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	names, err := identity.New(place, boot.BootIdFile)
+	names, err := identity.New(place, boot.BootIdFile, boot.Names)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,11 @@ import pytest
 from tests.conftest import Run
 from tests.vm.conftest import python, shell
 
+from crucible.backends.qemu.machine import QemuMachine
 from crucible.errors import GuestRefused
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.guest.session import GuestSession
+from crucible.sandbox.identity import new_identity
 from crucible.sandbox.manager import Held, Manager
 from crucible.sandbox.session import Command
 from crucible.sandbox.snapshots import Snapshots
@@ -100,6 +102,26 @@ async def test_the_hostname_is_the_sandboxs_name_and_resolves(siblings: list[Hel
         )
         name, address = done.output.decode().split()
         assert (name, address[:4]) == (held.record.name, "127.")
+
+
+async def test_names_that_were_changed_inside_are_made_right_and_the_rest_is_kept(
+    manager: Manager,
+) -> None:
+    async with manager.open(SandboxSpec()) as held:
+        assert isinstance(held.machine, QemuMachine)
+        await shell(
+            held,
+            "echo 10.1.2.3 db >> /etc/hosts; echo mine > /etc/hostname;"
+            " rm /etc/machine-id; ln -s /etc/passwd /etc/machine-id",
+        )
+        identity = new_identity("renamed")
+        await held.machine.guest.prepare(identity)
+        names = (await shell(held, "cat /etc/hostname /etc/machine-id; hostname")).output.decode()
+        assert names.split() == ["renamed", identity.machine_id, "renamed"]
+        found = (await shell(held, "getent hosts db; getent hosts renamed")).output.decode()
+        assert "10.1.2.3" in found
+        assert "127.0.1.1" in found
+        assert b"root:" in (await shell(held, "head -1 /etc/passwd")).output
 
 
 async def test_the_clock_is_the_hosts(siblings: list[Held]) -> None:

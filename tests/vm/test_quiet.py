@@ -10,7 +10,9 @@ import pytest
 from tests.conftest import Run
 from tests.vm.conftest import Open
 
+from crucible.backends.qemu.machine import QemuMachine
 from crucible.sandbox.backend import Machine
+from crucible.sandbox.identity import new_identity
 
 pytestmark = pytest.mark.vm
 
@@ -24,6 +26,30 @@ def test_a_copy_is_not_interrupted_all_the_time(open_sandbox: Open, run: Run) ->
     machine = open_sandbox().machine
     interrupts, seconds = run(_while_copying(machine))
     assert interrupts / seconds < MOST_PER_SECOND
+
+
+def test_becoming_somebody_else_writes_nothing_to_the_disk(open_sandbox: Open, run: Run) -> None:
+    machine = open_sandbox().machine
+    assert isinstance(machine, QemuMachine)
+    before, after, shown = run(_while_renamed(machine, "a-name-of-some-length"))
+    assert "a-name-of-some-length\n" in shown
+    assert after == before
+
+
+async def _while_renamed(machine: QemuMachine, name: str) -> tuple[int, int, str]:
+    """Sectors of the disk that were written before and after, and what the files of names hold then."""
+    await machine.guest.sync_disk()
+    before = await _sectors_written(machine)
+    await machine.guest.prepare(new_identity(name))
+    shown = await _content(machine, b"/etc/hostname") + await _content(machine, b"/etc/hosts")
+    await machine.guest.sync_disk()
+    return before, await _sectors_written(machine), shown
+
+
+async def _sectors_written(machine: Machine) -> int:
+    table = await _content(machine, b"/proc/diskstats")
+    (line,) = (line.split() for line in table.splitlines() if line.split()[2] == "vdb")
+    return int(line[9])
 
 
 async def _while_copying(machine: Machine) -> tuple[int, float]:

@@ -26,7 +26,11 @@ func mountRoot() error {
 			return err
 		}
 	}
-	options := "lowerdir=" + image + ",upperdir=" + Upper + ",workdir=" + disk + "/work,index=off,metacopy=off,redirect_dir=on"
+	lower, err := layNames()
+	if err != nil {
+		return err
+	}
+	options := "lowerdir=" + lower + ",upperdir=" + Upper + ",workdir=" + disk + "/work,index=off,metacopy=off,redirect_dir=on"
 	return mountAt("overlay", Sysroot, "overlay", syscall.MS_NOATIME, options)
 }
 

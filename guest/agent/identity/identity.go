@@ -19,7 +19,11 @@ import (
 const (
 	entropyLeast = 32
 	entropyMost  = 512
-	hostsMost    = 1 << 20
+	smallMost    = 1 << 20
+
+	machineIdPath = "/etc/machine-id"
+	hostnamePath  = "/etc/hostname"
+	hostsPath     = "/etc/hosts"
 
 	rndAddEntropy = 0x40085203
 	rndReseedCrng = 0x5207
@@ -30,12 +34,12 @@ type Identity struct {
 	world    *world.World
 	random   *os.File
 	bootId   *os.File
+	layer    map[string]*os.File // what the world shows under these names until somebody changes it
 	hostname string
 }
 
-// New opens what Prepare needs and puts placeholders into the image, so that the first Prepare
-// finds its files already copied up to the writable disk.
-func New(world *world.World, bootIdFile string) (*Identity, error) {
+// New opens what Prepare needs and puts placeholders where the names will be.
+func New(world *world.World, bootIdFile, layer string) (*Identity, error) {
 	random, err := os.OpenFile("/dev/random", os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
@@ -45,6 +49,9 @@ func New(world *world.World, bootIdFile string) (*Identity, error) {
 		return nil, err
 	}
 	identity := &Identity{world: world, random: random, bootId: bootId, hostname: "crucible"}
+	if identity.layer, err = openLayer(layer, machineIdPath, hostnamePath, hostsPath); err != nil {
+		return nil, err
+	}
 	err = world.Files(func() error {
 		if err := os.MkdirAll("/etc", 0o755); err != nil {
 			return err
@@ -123,24 +130,52 @@ func (i *Identity) reseed(entropy string) error {
 
 // writeNames runs inside the world.
 func (i *Identity) writeNames(hostname, machineId string) error {
-	if err := rewrite("/etc/machine-id", machineId+"\n", 0o444); err != nil {
+	if err := i.write(machineIdPath, machineId+"\n", 0o444); err != nil {
 		return err
 	}
-	if err := rewrite("/etc/hostname", hostname+"\n", 0o644); err != nil {
+	if err := i.write(hostnamePath, hostname+"\n", 0o644); err != nil {
 		return err
 	}
-	hosts := readHosts("/etc/hosts")
+	hosts := readSmall(hostsPath)
 	wanted := hostsWith(hosts, i.hostname, hostname)
 	i.hostname = hostname
 	if wanted == hosts {
 		return nil
 	}
-	return rewrite("/etc/hosts", wanted, 0o644)
+	return i.write(hostsPath, wanted, 0o644)
 }
 
-// readHosts reads what is there, if it is a file of a sensible size. Anything else is as good as none:
+// write leaves the disk alone where it can. A file that was changed inside lies there, over the layer.
+func (i *Identity) write(path, content string, mode uint32) error {
+	if file := i.layer[path]; file != nil {
+		if err := overwrite(int(file.Fd()), content); err != nil {
+			return err
+		}
+		if readSmall(path) == content {
+			return nil
+		}
+	}
+	return rewrite(path, content, mode)
+}
+
+func openLayer(root string, paths ...string) (map[string]*os.File, error) {
+	layer := map[string]*os.File{}
+	for _, path := range paths {
+		file, err := os.OpenFile(root+path, os.O_WRONLY, 0)
+		if os.IsNotExist(err) {
+			continue // an image that goes without
+		}
+		if err != nil {
+			return nil, err
+		}
+		layer[path] = file
+	}
+	return layer, nil
+}
+
+// readSmall reads what is there, if it is a file of a sensible size. Anything else is as good as none:
 // it is replaced, and reading a pipe would wait for ever.
-func readHosts(path string) string {
+func readSmall(path string) string {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
@@ -148,10 +183,10 @@ func readHosts(path string) string {
 	file := os.NewFile(uintptr(fd), path)
 	defer file.Close()
 	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() > hostsMost {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > smallMost {
 		return ""
 	}
-	content, err := io.ReadAll(io.LimitReader(file, hostsMost))
+	content, err := io.ReadAll(io.LimitReader(file, smallMost))
 	if err != nil {
 		return ""
 	}
@@ -197,14 +232,14 @@ func rewrite(path, content string, mode uint32) error {
 		if fd, err = syscall.Open(path, flags|syscall.O_EXCL, mode); err != nil {
 			return err
 		}
-		stat.Size = 0
 	}
 	defer syscall.Close(fd)
+	return overwrite(fd, content)
+}
+
+func overwrite(fd int, content string) error {
 	if _, err := syscall.Pwrite(fd, []byte(content), 0); err != nil {
 		return err
 	}
-	if stat.Size > int64(len(content)) {
-		return syscall.Ftruncate(fd, int64(len(content)))
-	}
-	return nil
+	return syscall.Ftruncate(fd, int64(len(content)))
 }
