@@ -130,6 +130,8 @@ class QemuMachine:
 
         Gives the frozen layers, which together with the stream are one consistent moment.
         """
+        # Which layers are in use can be told only while nothing lies above what a merge has replaced.
+        await self._disk.tidy()
         await self._disk.merge_if_long()
         await self._freeze()
         try:
