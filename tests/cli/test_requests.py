@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.client.scripted_service import Peer, ScriptedService
 
+from crucible.cli.commands.run import _entrypoint
 from crucible.cli.main import main
 from crucible.client.protocol import ERRORS, OUTPUT, SOCKET_NAME
 
@@ -278,3 +279,13 @@ def _members(data: bytes) -> dict[str, bytes]:
             for member in archive.getmembers()
             if (file := archive.extractfile(member)) is not None
         }
+
+
+@pytest.mark.parametrize(
+    "given, is_guessed, entrypoint",
+    [(None, False, None), (None, True, []), ("", False, []), ("sh", True, ["sh"])],
+)
+def test_an_image_that_was_guessed_from_the_command_runs_that_very_command(
+    given: str | None, is_guessed: bool, entrypoint: list[str] | None
+) -> None:
+    assert _entrypoint(given, is_guessed=is_guessed) == entrypoint

@@ -32,12 +32,19 @@ def run(arguments: Arguments) -> int:
         check_name(name)
     command = command_fields(arguments, words, timeout_s=_timeout_s(arguments), own=False)
     # What the image runs by itself belongs to this command and to no other in the sandbox.
-    command["entrypoint"] = None if entrypoint is None else [entrypoint] if entrypoint else []
+    command["entrypoint"] = _entrypoint(entrypoint, is_guessed=asked.image_is_guessed)
     specs.tell_choices(asked)
     if arguments.flag("keep"):
         return _run_kept(asked, name, asked.source, command)
     _tell_loss(asked.spec)
     return _run_temporary(asked, name, asked.source, command)
+
+
+def _entrypoint(given: str | None, *, is_guessed: bool) -> list[str] | None:
+    """None is the image's own. One that was guessed from the command is there to run that very command."""
+    if given is None:
+        return [] if is_guessed else None
+    return [given] if given else []
 
 
 def _run_temporary(
