@@ -97,10 +97,11 @@ def test_a_second_writer_is_refused_by_the_name_of_the_first(tmp_path: Path) -> 
     refuse_second_writer("other", [holder], own_id="2")
 
 
-@pytest.mark.parametrize("state, pid", [("stopped", os.getpid()), ("running", None)])
+@pytest.mark.parametrize("state, has_process", [("stopped", True), ("running", False)])
 def test_a_sandbox_that_does_not_run_holds_nothing(
-    tmp_path: Path, state: State, pid: int | None
+    tmp_path: Path, state: State, has_process: bool
 ) -> None:
+    pid = os.getpid() if has_process else None
     refuse_second_writer("shared", [record(tmp_path, state=state, pid=pid)], own_id="2")
 
 
