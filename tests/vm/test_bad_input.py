@@ -166,7 +166,7 @@ def test_no_command_at_all_is_refused(refusing: CommandLine) -> None:
 def test_a_user_or_directory_that_is_not_in_the_sandbox_is_refused(refusing: CommandLine) -> None:
     for options, message in (
         (["--user", "nosuch"], "has no user 'nosuch'"),
-        (["--workdir", "/no/such"], "/no/such is not a directory"),
+        (["--workdir", "/etc/passwd"], "/etc/passwd is not a directory"),
     ):
         done = refusing("run", *options, "--", "true")
         assert done.returncode == 125

@@ -106,8 +106,10 @@ class LiveDisk:
         unused = [layer for layer in layers if layer not in used]
         if unused:
             # Until QEMU writes it down, where the merged data lies is known to itself alone.
-            await self.monitor.execute("stop")
-            await self.monitor.execute("cont")
+            try:
+                await self.monitor.execute("stop")
+            finally:
+                await self.monitor.execute("cont")
             await self._remove(unused)
         writable = await self._writable_descriptors()
         for below, layer in pairwise(used[:-1]):
