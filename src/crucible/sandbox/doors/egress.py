@@ -134,8 +134,14 @@ def _policy(spec: SandboxSpec) -> Policy:
     """A secret is of no use where its host cannot be reached, so it brings the rule for that."""
     from crucible.network.policy import Policy
 
-    bound = [text.split(":")[1] for text in spec.secrets]
+    bound = [_bound_host(text) for text in spec.secrets]
     return Policy.parse(spec.network, (*spec.allow, *bound), spec.deny)
+
+
+def _bound_host(binding: str) -> str:
+    """`NAME:HOST[:PORT][:HEADER]` → the rule for that host."""
+    _, host, *rest = binding.split(":")
+    return f"{host}:{rest[0]}" if rest and rest[0].isdecimal() else host
 
 
 def _whole_policy(spec: SandboxSpec, cache: Path) -> Policy:
