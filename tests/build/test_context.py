@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from crucible.build.context import Context, parse_ignore
 from crucible.build.items import Item, matches, parts_of
 from crucible.errors import BadSetting, PathRefused
 from crucible.images.layers.headers import Kind
+from crucible.sandbox.workspace.credentials import Withheld
 
 
 @pytest.fixture
@@ -185,3 +187,22 @@ def test_any_source_stays_inside(text: str) -> None:
 def test_an_item_without_bytes_reads_as_nothing() -> None:
     item = Item(parts=(), kind=Kind.DIRECTORY, mode=0, uid=0, gid=0, mtime_s=0)
     assert list(item.read()) == []
+
+
+@pytest.mark.parametrize("ignore", ["", "!.env\n!.ssh\n!src/.aws\n*.none\n"])
+def test_what_is_withheld_is_not_there_however_it_is_named(tree: Path, ignore: str) -> None:
+    (tree / ".dockerignore").write_text(ignore)
+    for name in (".env", ".ssh/config", "src/.aws/credentials", "src/key.pem"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("secret")
+    withheld = Withheld()
+    with closing(Context(tree, withheld=withheld)) as context:
+        found = names(context, ".")
+        assert not [
+            name for name in found if name.endswith((".env", "config", "credentials", "key.pem"))
+        ]
+        assert "src/main.py" in found
+        for pattern in (".env", ".e*", ".ssh", ".ssh/config", "*/config", "src/.aws", "src/*.pem"):
+            with pytest.raises(PathRefused, match="There is no"):
+                names(context, pattern)
+    assert ".env" in withheld.told()

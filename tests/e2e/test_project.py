@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,63 @@ def test_a_devcontainer_shapes_a_sandbox_and_its_first_command_runs_once(
         assert crucible.ok("exec", "dev", "sh", "-c", "wc -l < when") == "1\n"
     finally:
         crucible.ok("rm", "--force", "dev")
+
+
+@pytest.mark.vm
+def test_the_image_that_a_devcontainer_wants_is_built_once_and_again_when_something_changed(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    shutil.copy(busybox, tmp_path / "busybox")
+    (tmp_path / ".env").write_text("TOKEN=very private")
+    (tmp_path / "word").write_text("first")
+    (tmp_path / ".devcontainer").mkdir()
+    (tmp_path / ".devcontainer" / "Dockerfile").write_text(
+        """
+FROM scratch
+ARG GREETING=none
+COPY --chmod=755 busybox /bin/busybox
+COPY . /src
+RUN ["/bin/busybox", "sh", "-c", "/bin/busybox --install -s /bin; ls -a /src; echo $GREETING > /greeting"]
+CMD ["/bin/cat", "/greeting", "/src/word"]
+"""
+    )
+    build = {"dockerfile": "Dockerfile", "context": "..", "args": {"GREETING": "hello", "ODD": "1"}}
+    (tmp_path / ".devcontainer" / "devcontainer.json").write_text(json.dumps({"build": build}))
+    del crucible.environment["CRUCIBLE_IMAGE"]
+    small = ("--memory", "256M", "--no-network")
+
+    first = crucible("run", *small, cwd=tmp_path, timeout=600)
+    assert (first.returncode, first.stdout) == (0, b"hello\nfirst"), first.stderr
+    told = first.stderr.decode()
+    assert "building the image from" in told
+    assert "network: off" in told
+    assert "--no-devcontainer" in told
+    assert "not used: ODD" in told
+    assert "Left out what may be credentials: 1 (.env)" in told
+
+    again = crucible("run", *small, "ls", "-a", "/src", cwd=tmp_path, timeout=600)
+    assert again.returncode == 0, again.stderr
+    assert b"building" not in again.stderr
+    assert b"devcontainer.json build)" in again.stderr
+    assert ".env" not in again.stdout.decode().split()
+
+    (tmp_path / "word").write_text("second")
+    made = crucible("create", "dev", *small, "--start", "--dir", str(tmp_path), timeout=600)
+    try:
+        assert made.returncode == 0, made.stderr
+        assert b"building the image from" in made.stderr
+        assert crucible.ok("exec", "dev", "cat", "/src/word") == "second"
+    finally:
+        crucible("rm", "--force", "dev")
+
+    detected = crucible("detect", "--json", cwd=tmp_path)
+    chosen = json.loads(detected.stdout)
+    assert chosen["step"] == "named"
+    assert chosen["image"].startswith("localhost/devcontainer-")
+    shown = json.loads(crucible.ok("config", "show", "--json", cwd=tmp_path))
+    assert shown["build"]["value"]["args"] == build["args"]
+    aside = crucible("run", *small, "--no-devcontainer", "--image", "base", "true", cwd=tmp_path)
+    assert aside.returncode == 0
+    assert b"devcontainer" not in aside.stderr

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.errors import BadSetting, CrucibleError
+from crucible.images.oci.reference import parse_reference
 from crucible.project.settings import Settings, gather
 from crucible.sandbox.doors.ports import LOOPBACK, parse_port
 from crucible.sandbox.spec import parse_spec
@@ -83,14 +84,65 @@ def test_it_is_left_aside_where_crucible_toml_names_an_image_or_the_user_says_so
     assert "user" not in found
 
 
-def test_an_image_that_would_have_to_be_built_is_refused_unless_another_is_named(
+def test_a_build_becomes_an_image_of_the_projects_own_unless_another_is_named(
     tmp_path: Path,
 ) -> None:
-    plant(tmp_path, {"build": {"dockerfile": "Dockerfile"}, "remoteUser": "dev"})
-    with pytest.raises(BadSetting, match="is built from 'Dockerfile'") as refused:
+    build = {"dockerfile": "Dockerfile", "context": "..", "args": {"V": "1"}, "target": "dev"}
+    path = plant(tmp_path, {"build": build, "remoteUser": "dev"})
+    found = settle(tmp_path)
+    assert found["build"].value == {
+        "dockerfile": str(tmp_path / ".devcontainer" / "Dockerfile"),
+        "context": str(tmp_path),
+        "args": {"V": "1"},
+        "target": "dev",
+    }
+    image = found["image"]
+    assert image.origin == f"{path} build"
+    assert str(parse_reference(image.value)).startswith("localhost/devcontainer-")
+    named = settle(tmp_path, image="x")
+    assert named["user"].value == "dev"
+    assert "build" not in named
+
+
+def test_two_projects_of_the_same_name_have_images_of_their_own(tmp_path: Path) -> None:
+    names = set()
+    for above in ("one", "two"):
+        project = tmp_path / above / "Äpp &c"
+        project.mkdir(parents=True)
+        plant(project, {"build": {"dockerfile": "Dockerfile"}})
+        names.add(str(parse_reference(settle(project)["image"].value)))
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("key", ["dockerfile", "context"])
+@pytest.mark.parametrize("path", ["../..", "/", "../../other", "../link", "../link/below"])
+def test_a_build_cannot_leave_the_project(tmp_path: Path, key: str, path: str) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for directory in (project, other / "below"):
+        directory.mkdir(parents=True)
+    (project / "link").symlink_to(other)
+    plant(project, {"build": {"dockerfile": "Dockerfile", key: path}})
+    with pytest.raises(BadSetting, match=f"build.{key} .* leads out of the project"):
+        settle(project)
+    assert settle(project, image="x")["image"].value == "x"
+
+
+def test_a_build_from_a_linked_folder_cannot_leave_the_project(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    project.mkdir()
+    other.mkdir()
+    (project / ".devcontainer").symlink_to(other)
+    plant(project, {"build": {"dockerfile": "Dockerfile"}})
+    with pytest.raises(BadSetting, match="leads out of the project"):
+        settle(project)
+
+
+@pytest.mark.parametrize("path", ["../.ssh", "../.aws", "../.ssh/more"])
+def test_no_directory_of_credentials_is_a_context(tmp_path: Path, path: str) -> None:
+    (tmp_path / ".ssh" / "more").mkdir(parents=True)
+    plant(tmp_path, {"build": {"dockerfile": "Dockerfile", "context": path}})
+    with pytest.raises(BadSetting, match="may be a credential"):
         settle(tmp_path)
-    assert "--image" in refused.value.hint
-    assert settle(tmp_path, image="x")["user"].value == "dev"
 
 
 def test_a_project_cannot_open_the_host_by_it(tmp_path: Path) -> None:

@@ -59,6 +59,24 @@ def test_a_build_is_read(tmp_path: Path) -> None:
     )
 
 
+def test_what_of_a_build_is_not_used_is_named(tmp_path: Path) -> None:
+    build = """{"build": {"dockerfile": "Dockerfile", "options": ["--privileged"], "cacheFrom": "x",
+                "args": {"V": "1", "TOKEN": "${localEnv:TOKEN}"}}}"""
+    found = read(tmp_path, build)
+    assert found.build == Build(dockerfile="Dockerfile", arguments={"V": "1"})
+    computed = "build.args.TOKEN (it has variables of the editor in it)"
+    assert found.ignored == ("build.options", "build.cacheFrom", computed)
+    found = read(tmp_path, '{"build": {"dockerfile": "${localWorkspaceFolder}/Dockerfile"}}')
+    assert found.build is None
+    assert found.ignored == ("build (it has variables of the editor in it)",)
+
+
+def test_a_build_is_read_as_older_files_write_it(tmp_path: Path) -> None:
+    found = read(tmp_path, '{"dockerFile": "Dockerfile", "context": "..", "name": "x"}')
+    assert found.build == Build(dockerfile="Dockerfile", context="..")
+    assert found.ignored == ()
+
+
 def test_a_command_may_be_words(tmp_path: Path) -> None:
     found = read(tmp_path, '{"postCreateCommand": ["npm", "run", "a b"]}')
     assert found.after_create == ("npm", "run", "a b")

@@ -14,7 +14,7 @@ from crucible.build.drafts import Draft
 from crucible.build.running import Output
 from crucible.build.stage import StageBuild
 from crucible.build.stages import plan
-from crucible.build.work import SCRATCH, Order, Tell, Work, find_packaged
+from crucible.build.work import SCRATCH, Begin, Order, Tell, Work, find_packaged
 from crucible.images.catalog import Image
 from crucible.images.obtaining import evict
 from crucible.images.oci.reference import parse_reference
@@ -49,14 +49,21 @@ def missing_images(order: Order, home: Path) -> tuple[str, ...]:
         )
 
 
-async def build(order: Order, manager: Manager, *, tell: Tell, output: Output) -> Built:
-    """`tell` gets a line for each step, `output` what the steps write. No image may be missing."""
+async def build(
+    order: Order, manager: Manager, *, tell: Tell, output: Output, begin: Begin = lambda: None
+) -> Built:
+    """`tell` gets a line for each step, `output` what the steps write. No image may be missing.
+
+    `begin` is called before whatever is not in the cache: of a build that is all there it never is.
+    """
     planned = plan(order.file, given=order.arguments, target=order.target)
     home = manager.config.home
     with ExitStack() as stack:
-        context = stack.enter_context(closing(Context(order.context)))
+        context = stack.enter_context(closing(Context(order.context, withheld=order.withheld)))
         scratch = stack.enter_context(scratch_directory(home, "build"))
-        work = Work(order=order, manager=manager, scratch=scratch, tell=tell, output=output)
+        work = Work(
+            order=order, manager=manager, scratch=scratch, tell=tell, output=output, begin=begin
+        )
         work.total = planned.count
         try:
             with work.store.opened():

@@ -14,6 +14,7 @@ from pathlib import Path
 from crucible.build.items import MOST_ITEMS, Item, wildcard
 from crucible.errors import BadSetting, PathRefused
 from crucible.images.layers.headers import Kind, Parts
+from crucible.sandbox.workspace.credentials import Withheld
 
 IGNORE_FILE = b".dockerignore"
 _MOST_BYTES = 1 << 20
@@ -71,9 +72,13 @@ def _translate(parts: list[bytes]) -> bytes:
 
 
 class Context:
-    """A `Source` of the host. Owners are root's, as it matters nobody who has the files here."""
+    """A `Source` of the host. Owners are root's, as it matters nobody who has the files here.
 
-    def __init__(self, directory: Path) -> None:
+    What is withheld is not there at all, whatever a .dockerignore says.
+    """
+
+    def __init__(self, directory: Path, *, withheld: Withheld | None = None) -> None:
+        self._withheld = withheld
         try:
             self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -108,6 +113,8 @@ class Context:
         except (FileNotFoundError, NotADirectoryError):
             return None
         kind = _kind(found)
+        if self._stays_here(parts, kind):
+            return None
         return None if self._is_ignored(parts) and kind is not Kind.DIRECTORY else kind
 
     def items(self, parts: Parts) -> Iterator[Item]:
@@ -130,7 +137,7 @@ class Context:
             target = b""
             if kind is Kind.SYMLINK:
                 target = os.fsencode(os.readlink(parts[-1], dir_fd=descriptor))
-        if kind is None:
+        if kind is None or self._stays_here(parts, kind):
             return  # sockets and devices mean nothing elsewhere
         is_ignored = bool(below) and self._is_ignored(parts)
         if not is_ignored:
@@ -185,6 +192,16 @@ class Context:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _stays_here(self, parts: Parts, kind: Kind | None) -> bool:
+        """Whether it, or a directory that it lies in, is withheld."""
+        if self._withheld is None:
+            return False
+        above = (b"/".join(parts[:count]) for count in range(1, len(parts)))
+        if any(self._withheld.covers(name, is_directory=True) for name in above):
+            return True
+        is_directory = kind is Kind.DIRECTORY
+        return bool(parts) and self._withheld.covers(b"/".join(parts), is_directory=is_directory)
 
     @property
     def _may_hold_more(self) -> bool:

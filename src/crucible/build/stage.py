@@ -129,6 +129,7 @@ class StageBuild:
             key = cache.key_of(self.draft.diff_ids, "copy", *facts)
             if self._take_cached(key):
                 return
+            self.work.begin()
             image = stack.enter_context(closing(ImageFiles(self.draft.layers, self.work.scratch)))
             with self.work.layer_file(DEFAULT.total_bytes) as file:
                 epoch_s = self.work.order.epoch_s
@@ -169,6 +170,7 @@ class StageBuild:
         )  # fmt: skip
         if self._take_cached(key):
             return
+        work.begin()
         spec = work.order.spec
         most_bytes = _TAR_SLACK * (spec.disk_mib << 20)
         with (

@@ -24,14 +24,20 @@ from crucible.images.oci.reference import RegistryReference, parse_reference
 from crucible.images.oci.store import Store
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.spec import SandboxSpec
+from crucible.sandbox.workspace.credentials import Withheld
 
 Tell = Callable[[str], None]
+# Called before anything is done that is not in the cache.
+Begin = Callable[[], None]
 SCRATCH = "scratch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to build. `spec` is of the machines that RUN steps get: its image is each step's own."""
+    """What to build. `spec` is of the machines that RUN steps get: its image is each step's own.
+
+    `withheld` is what of the context stays on this host.
+    """
 
     file: BuildFile
     context: Path
@@ -42,6 +48,7 @@ class Order:
     spec: SandboxSpec = field(default_factory=SandboxSpec)
     timeout_s: float | None = None
     epoch_s: int | None = None
+    withheld: Withheld | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +60,7 @@ class Work:
     scratch: Path
     tell: Tell
     output: Output
+    begin: Begin = lambda: None
     total: int = 0
     number: int = 0
     ran: int = 0
@@ -108,6 +116,7 @@ class Work:
             return replace(
                 base, layers=known.layers, config=replace(base.config, created=known.config.created)
             )
+        self.begin()
         self.tell(f"reading {image.name} as a layer; the next build has it")
         with self.layer_file(DEFAULT.total_bytes) as file:
             await read_image(self.manager, image.name, file)

@@ -131,10 +131,11 @@ class Asked:
     """`spec` is as the service takes it, checked; `name` is the one that a file gives, if it does.
 
     `fallback` is the image that serves where a guessed one cannot be had. `source` is the directory that becomes the
-    workspace; `told` is what a person should know before it starts.
+    workspace; `told` is what a person should know before it starts. `build` is of what the image is to be built.
     """
 
     __slots__ = (
+        "build",
         "fallback",
         "image",
         "image_is_guessed",
@@ -161,6 +162,7 @@ class Asked:
         self.image = image
         self.image_is_guessed = False
         self.fallback: str | None = None
+        self.build: dict[str, Any] | None = None
         self.source = source
         self.told = told
 
@@ -178,6 +180,7 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     fields["image"] = image.value
     name = fields.pop("name", None)
     fields.pop("agent", None)
+    build = fields.pop("build", None)
     secrets = _secrets(fields)
     source, told = _take_of_host(fields, source)
     if ignored := fields.pop("ignored", None):
@@ -192,6 +195,7 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     spec = SandboxSpec(**fields)
     checked = {**fields, "memory_mib": spec.memory_mib}
     found = Asked(checked, name=name, image=image, secrets=secrets, source=source, told=told)
+    found.build = build
     if "image" not in settings:
         found.image_is_guessed = True
         found.fallback = fallback_of(image.value)
@@ -292,8 +296,11 @@ def options(arguments: Arguments) -> dict[str, Any]:
     return fields
 
 
-def tell_choices(asked: Asked) -> None:
-    """Which image was taken and why, where nobody named it; and what of this host goes along."""
+def settle_image(asked: Asked) -> None:
+    """Tells which image was taken and why, where nobody named it, and what of this host goes along.
+
+    Then the image is built, if it is one that has to be.
+    """
     from crucible.cli import render
 
     image = asked.image
@@ -301,6 +308,10 @@ def tell_choices(asked: Asked) -> None:
         render.tell(render.visible(line))
     if not image.origin.startswith(("--", "$")) and image.value != "base":
         render.tell(f"image: {image.value} ({image.origin})")
+    if asked.build is not None:
+        from crucible.cli.building import make_for_project
+
+        make_for_project(asked)
 
 
 def whole_number(text: str, name: str) -> int:

@@ -15,6 +15,10 @@ _MAX_BYTES = 1 << 20
 _MAX_ITEMS = 256
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
 _NAMES_ONLY = ("name", "$schema")
+_BUILD_KEYS = ("dockerfile", "context", "target", "args")
+# How older files write a build: beside it, not in it.
+_OLD_BUILD = {"dockerFile": "dockerfile", "context": "context"}
+_COMPUTED = "it has variables of the editor in it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +56,19 @@ def find_devcontainer(directory: Path) -> Path | None:
 
 def read_devcontainer(path: Path) -> DevContainer:
     """Raises BadSetting for what is no devcontainer.json, or has a value of the wrong kind."""
-    content = _load(path)
+    content = _with_build(_load(path))
     ignored = []
     fields: dict[str, Any] = {}
     for key, value in content.items():
         reader = _READERS.get(key)
-        if reader is None:
+        if key == "build":
+            fields["build"], unused = _build(path, key, value)
+            ignored += unused
+        elif reader is None:
             if key not in _NAMES_ONLY:
                 ignored.append(key)
         elif _is_computed(value):
-            ignored.append(f"{key} (it has variables of the editor in it)")
+            ignored.append(f"{key} ({_COMPUTED})")
         else:
             target, read = reader
             fields[target] = read(path, key, value)
@@ -91,6 +98,14 @@ def _load(path: Path) -> dict[str, Any]:
     return content
 
 
+def _with_build(content: dict[str, Any]) -> dict[str, Any]:
+    """What an older file says beside a build, moved into it."""
+    if "build" in content or "dockerFile" not in content:
+        return content
+    moved = {new: content[old] for old, new in _OLD_BUILD.items() if old in content}
+    return {**{k: v for k, v in content.items() if k not in _OLD_BUILD}, "build": moved}
+
+
 def _is_computed(value: object) -> bool:
     match value:
         case str():
@@ -118,15 +133,23 @@ def _texts(path: Path, key: str, value: object) -> dict[str, str]:
     }
 
 
-def _build(path: Path, key: str, value: object) -> Build:
+def _build(path: Path, key: str, value: object) -> tuple[Build | None, list[str]]:
+    """The build, and what of it is not used. An argument that only an editor can tell is left to its default."""
     if not isinstance(value, dict) or "dockerfile" not in value:
         raise BadSetting(f"{key!r} in {path} names no dockerfile")
-    return Build(
+    if any(_is_computed(value.get(name)) for name in ("dockerfile", "context", "target")):
+        return None, [f"{key} ({_COMPUTED})"]
+    arguments = _texts(path, "build.args", value.get("args", {}))
+    computed = [name for name, text in arguments.items() if _is_computed(text)]
+    unused = [f"{key}.{name}" for name in value if name not in _BUILD_KEYS]
+    unused += [f"{key}.args.{name} ({_COMPUTED})" for name in computed]
+    build = Build(
         dockerfile=_text(path, "build.dockerfile", value["dockerfile"]),
         context=_text(path, "build.context", value.get("context", ".")),
         target=_text(path, "build.target", value["target"]) if "target" in value else "",
-        arguments=_texts(path, "build.args", value.get("args", {})),
+        arguments={name: text for name, text in arguments.items() if name not in computed},
     )
+    return build, unused
 
 
 def _ports(path: Path, key: str, value: object) -> tuple[int, ...]:
@@ -156,7 +179,6 @@ def _command(path: Path, key: str, value: object) -> tuple[str, ...]:
 
 _READERS = {
     "image": ("image", _text),
-    "build": ("build", _build),
     "containerEnv": ("environment", _texts),
     "forwardPorts": ("ports", _ports),
     "postCreateCommand": ("after_create", _command),

@@ -51,9 +51,7 @@ def gather(
             value = _joined_mounts(settings[target].value, value)
         settings[target] = Setting(value, _option_name(target))
     if container is not None and "image" not in settings:
-        from crucible.project.container import refuse_build
-
-        refuse_build(container)
+        _add_build(settings, container, directory)
     return _with_profile(settings, _more_variables(settings))
 
 
@@ -110,6 +108,17 @@ def _add_container(settings: Settings, directory: str) -> DevContainer | None:
         else:
             settings.setdefault(target, Setting(value, container.path))
     return container
+
+
+def _add_build(settings: Settings, container: DevContainer, directory: str) -> None:
+    """The image that its devcontainer.json wants built, where nothing names one."""
+    from crucible.project.container import build_settings
+
+    found = build_settings(container, directory)
+    if found is not None:
+        origin = f"{container.path} build"
+        settings["image"] = Setting(found[0], origin)
+        settings["build"] = Setting(found[1], origin)
 
 
 def _joined_mounts(of_file: Sequence[str], of_options: Sequence[str]) -> list[str]:

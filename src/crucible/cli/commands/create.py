@@ -26,7 +26,7 @@ def create(arguments: Arguments) -> int:
         "host_directory": asked.source,
         "fallback_image": asked.fallback,
     }
-    specs.tell_choices(asked)
+    specs.settle_image(asked)
     ask_owner("create", request, doing=f"creating {name}")
     render.say(name)
     return 0

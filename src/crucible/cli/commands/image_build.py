@@ -18,51 +18,14 @@ _FILES = ("Dockerfile", "recipe.toml")
 
 
 def build(arguments: Arguments) -> int:
-    import asyncio
-
-    from crucible.assemble import manager
-    from crucible.build.builder import build as make
     from crucible.cli import render
-    from crucible.config import load_config
+    from crucible.cli.building import make
 
     order = _order(arguments)
-    config = load_config()
-    _pull_missing(order, config.home)
-
-    def tell(line: str) -> None:
-        render.tell(render.visible(line))
-
-    own = manager(config)
-    try:
-        built = asyncio.run(make(order, own, tell=tell, output=_pass_on))
-    finally:
-        own.records.close()
+    built = make(order)
     render.tell(f"{built.ran} steps were done, {built.cached} came from the cache")
     render.say(render.visible(order.name.familiar))
     return 0
-
-
-def _pull_missing(order: Order, home: Path) -> None:
-    """Before all else, where an interrupt ends it at once."""
-    from crucible.build.builder import missing_images
-    from crucible.cli.layer_bars import LayerBars
-    from crucible.images.obtaining import obtain
-    from crucible.images.oci.pull import Policy, Pulling
-    from crucible.sandbox.image_use import images_in_use
-
-    for name in missing_images(order, home):
-        bars = LayerBars(f"pulling {name}")
-        how = Pulling(
-            home=home,
-            policy=Policy.MISSING,
-            report=bars.note,
-            progress=bars.layer,
-            in_use=lambda: images_in_use(home),
-        )
-        try:
-            obtain(name, how)
-        finally:
-            bars.clear()
 
 
 def _order(arguments: Arguments) -> Order:
@@ -107,21 +70,13 @@ def _epoch_s(text: str) -> int | None:
 def _build_file(given: str | None, context: Path) -> BuildFile:
     from pathlib import Path
 
-    from crucible.build.dockerfile import MAX_BYTES, parse_dockerfile
-    from crucible.build.recipe import parse_recipe
+    from crucible.cli.building import read_build_file
     from crucible.errors import PathRefused
 
     candidates = [Path(given)] if given else [context / name for name in _FILES]
     for path in candidates:
-        try:
-            with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise PathRefused(f"{str(path)!r} cannot be read: {error.strerror}") from None
-        parse = parse_recipe if path.suffix == ".toml" else parse_dockerfile
-        return parse(data, origin=path.name)
+        if (found := read_build_file(path)) is not None:
+            return found
     names = " nor ".join(repr(str(path)) for path in candidates)
     raise PathRefused(f"There is no {names}", hint="Name the file with --file")
 
@@ -151,13 +106,6 @@ def _spec(arguments: Arguments) -> SandboxSpec:
         allow=tuple(arguments.values("allow")),
         deny=tuple(arguments.values("deny")),
     )
-
-
-def _pass_on(data: bytes) -> None:
-    import sys
-
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
 
 
 BUILD = Command(

@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> int:
     command = command_fields(arguments, words, timeout_s=_timeout_s(arguments), own=False)
     # What the image runs by itself belongs to this command and to no other in the sandbox.
     command["entrypoint"] = _entrypoint(entrypoint, is_guessed=asked.image_is_guessed)
-    specs.tell_choices(asked)
+    specs.settle_image(asked)
     if arguments.flag("keep"):
         return _run_kept(asked, name, asked.source, command)
     _tell_loss(asked.spec)

@@ -93,7 +93,8 @@ class Withheld:
         if self.leaves_caches and _lies_at(name, _CACHES):
             return True
         if name in self.absent or is_credential(name, is_directory=is_directory):
-            self.found.append(name)
+            if name not in self.found[-MOST_NAMED:]:
+                self.found.append(name)
             return True
         return False
 
