@@ -155,7 +155,7 @@ class CommandLine:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("CRUCIBLE_")}
         # Nothing is guessed unless a test asks for it: a guess could reach for a registry.
         own = {"CRUCIBLE_HOME": str(home), "CRUCIBLE_OWNER_IDLE_S": "5", "CRUCIBLE_IMAGE": "base",
-               "CRUCIBLE_PULL": "never"}  # fmt: skip
+               "CRUCIBLE_PULL": "never", "CRUCIBLE_CONFIG": os.devnull}  # fmt: skip
         self.environment = {**kept, **own}
         self.argv = [sys.executable, "-m", "crucible.cli"]
 

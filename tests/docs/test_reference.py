@@ -11,6 +11,8 @@ from docs.reference.generate import error_classes, meaning_of, pages
 from tests.docs.pages import ROOT
 
 from crucible.config import Config, load_config
+from crucible.images.oci import user_file
+from crucible.images.oci.settings import load_settings
 from crucible.project.file import read_file
 from crucible.project.languages import LANGUAGES
 from crucible.project.schema import KEYS
@@ -63,11 +65,23 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:
     listed = set(re.findall(r"^\| `\[(\w+)\]` \| `(\w+)` \|", SETTINGS, re.MULTILINE))
-    assert listed == {(key.section, key.name) for key in KEYS}
+    of_the_user = {(section, name) for section, keys in user_file.KEYS.items() for name in keys}
+    assert listed == {(key.section, key.name) for key in KEYS} | of_the_user
+
+
+def test_the_example_of_the_users_own_file_is_taken(tmp_path: Path) -> None:
+    example, _ = re.findall(r"```toml\n(.*?)```", SETTINGS, re.DOTALL)
+    path = tmp_path / "config.toml"
+    path.write_text(example)
+    path.chmod(0o600)
+    settings = load_settings({"CRUCIBLE_CONFIG": str(path)})
+    assert settings.mirrors
+    assert settings.insecure
+    assert settings.limit_bytes == 40960 << 20
 
 
 def test_the_example_of_a_config_file_is_taken(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", SETTINGS, re.DOTALL)
+    _, example = re.findall(r"```toml\n(.*?)```", SETTINGS, re.DOTALL)
     path = tmp_path / "crucible.toml"
     path.write_text(example)
     found = {target: given.value for target, given in read_file(str(path)).items()}

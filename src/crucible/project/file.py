@@ -12,6 +12,8 @@ from crucible.sandbox.spec import parse_duration_s
 
 FILE_NAME = "crucible.toml"
 SECRETS = "secrets"
+# They decide where images come from, for every project.
+_OF_THE_USER = ("registries", "images")
 _MAX_BYTES = 1 << 20
 _MOUNT_HINT = 'Write "/data" = "./data" or "/data" = { source = "./data", writable = true }'
 
@@ -28,9 +30,10 @@ def read_file(path: str) -> dict[str, Set]:
     fields: dict[str, Set] = {}
     for section, values in _load(path).items():
         if section not in (*SECTIONS, SECRETS) or not isinstance(values, dict):
-            raise BadSetting(
-                f"{path} has no use for {section!r}", hint=suggestion(section, (*SECTIONS, SECRETS))
-            )
+            hint = suggestion(section, (*SECTIONS, SECRETS))
+            if section in _OF_THE_USER:
+                hint = "It is for no project to say: write it into ~/.config/crucible/config.toml"
+            raise BadSetting(f"{path} has no use for {section!r}", hint=hint)
         if section == SECRETS:
             fields["secrets"] = Set(_secrets(path, values), f"[{SECRETS}]")
             continue

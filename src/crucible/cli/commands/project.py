@@ -36,7 +36,7 @@ def show(arguments: Arguments) -> int:
     settings = gather(
         specs.options(arguments), directory=directory, named_file=arguments.value("config")
     )
-    rows = {**_defaults(), **settings}
+    rows = {**_defaults(), **settings, **_of_registries()}
     if arguments.flag("json"):
         render.show_json({name: row._asdict() for name, row in sorted(rows.items())})
         return 0
@@ -78,6 +78,25 @@ def _defaults() -> dict[str, Setting]:
     values = asdict(SandboxSpec())
     values["image"] = "guessed"
     return {name: Setting(value, "default") for name, value in values.items()}
+
+
+def _of_registries() -> dict[str, Setting]:
+    """What is for the user alone to set, where he did."""
+    import os
+
+    from crucible.images.oci.settings import load_settings
+    from crucible.images.oci.user_file import KEYS, gather
+    from crucible.project.settings import Setting
+
+    load_settings()  # refuses what means nothing
+    given = gather(os.environ)
+    found = {}
+    for section, keys in KEYS.items():
+        for name, key in keys.items():
+            if (value := given.get(key.variable)) is not None:
+                origin = f"${value.origin}" if value.origin == key.variable else value.origin
+                found[f"{section}.{name}"] = Setting(value.text, origin)
+    return found
 
 
 def _text(value: object) -> str:

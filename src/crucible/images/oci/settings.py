@@ -1,6 +1,6 @@
 """How registries are to be reached: mirrors, which may go without TLS, extra authorities, patience.
 
-From the environment:
+From variables, else from the user's own file (`user_file`):
   CRUCIBLE_REGISTRY_MIRRORS     `docker.io=mirror.example/prefix,...`; without `NAME=` it is for docker.io
   CRUCIBLE_INSECURE_REGISTRIES  `host:port,...` that may be spoken to in plain HTTP
   CRUCIBLE_REGISTRY_CERTS       a directory of `HOST:PORT/*.crt`, looked at before Docker's and podman's
@@ -16,8 +16,14 @@ from pathlib import Path
 
 from crucible.errors import BadReference, BadSetting
 from crucible.images.oci.reference import DEFAULT_REGISTRY, parse_reference
+from crucible.images.oci.user_file import Given, gather
 
 DEFAULT_LIMIT_MIB = 20480
+_MIRRORS = "CRUCIBLE_REGISTRY_MIRRORS"
+_INSECURE = "CRUCIBLE_INSECURE_REGISTRIES"
+_CERTIFICATES = "CRUCIBLE_REGISTRY_CERTS"
+_LIMIT = "CRUCIBLE_IMAGE_LIMIT_MIB"
+_NOTHING = Given("", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +61,18 @@ class RegistrySettings:
 
 def load_settings(environment: Mapping[str, str] | None = None) -> RegistrySettings:
     values = os.environ if environment is None else environment
+    given = gather(values)
+    mirrors, insecure = given.get(_MIRRORS, _NOTHING), given.get(_INSECURE, _NOTHING)
     return RegistrySettings(
-        mirrors=tuple(_mirror(item) for item in _items(values, "CRUCIBLE_REGISTRY_MIRRORS")),
-        insecure=frozenset(
-            _host("CRUCIBLE_INSECURE_REGISTRIES", item)
-            for item in _items(values, "CRUCIBLE_INSECURE_REGISTRIES")
-        ),
-        certificates=_certificates(values),
-        limit_bytes=_limit(values) << 20,
+        mirrors=tuple(_mirror(mirrors.origin, item) for item in _items(mirrors)),
+        insecure=frozenset(_host(insecure.origin, item) for item in _items(insecure)),
+        certificates=_certificates(values, given.get(_CERTIFICATES, _NOTHING)),
+        limit_bytes=_limit(given.get(_LIMIT, Given(str(DEFAULT_LIMIT_MIB), "default"))) << 20,
     )
 
 
-def _mirror(item: str) -> Mirror:
+def _mirror(name: str, item: str) -> Mirror:
     registry, equals, place = item.rpartition("=")
-    name = "CRUCIBLE_REGISTRY_MIRRORS"
     is_plain = place.startswith("http://")
     place = place.removeprefix("http://").removeprefix("https://").strip("/")
     host, _, prefix = place.partition("/")
@@ -98,24 +102,24 @@ def _host(name: str, item: str) -> str:
     return host
 
 
-def _items(values: Mapping[str, str], name: str) -> list[str]:
-    return [item.strip() for item in values.get(name, "").split(",") if item.strip()]
+def _items(given: Given) -> list[str]:
+    return [item.strip() for item in given.text.split(",") if item.strip()]
 
 
-def _certificates(values: Mapping[str, str]) -> tuple[Path, ...]:
+def _certificates(values: Mapping[str, str], own: Given) -> tuple[Path, ...]:
     configuration = values.get("XDG_CONFIG_HOME") or str(Path(values.get("HOME", "/")) / ".config")
     places = [
         f"{configuration}/containers/certs.d",
         "/etc/containers/certs.d",
         "/etc/docker/certs.d",
     ]
-    if own := values.get("CRUCIBLE_REGISTRY_CERTS"):
-        places.insert(0, own)
+    if own.text:
+        places.insert(0, own.text)
     return tuple(Path(place) for place in places)
 
 
-def _limit(values: Mapping[str, str]) -> int:
-    text = values.get("CRUCIBLE_IMAGE_LIMIT_MIB") or str(DEFAULT_LIMIT_MIB)
+def _limit(given: Given) -> int:
+    text = given.text
     if not (text.isascii() and text.isdecimal()) or len(text) > 12:
-        raise BadSetting(f"CRUCIBLE_IMAGE_LIMIT_MIB is {text!r}", hint="It must be a whole number")
+        raise BadSetting(f"{given.origin} is {text!r}", hint="It must be a whole number")
     return int(text)

@@ -1,0 +1,122 @@
+"""The user's own file of settings, for what no project may decide: which registries are asked, and how.
+
+It is never looked for near a project. A variable of the same meaning goes before it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crucible.errors import BadSetting, suggestion
+
+_MAX_BYTES = 1 << 20
+_WRITABLE_BY_OTHERS = 0o022
+
+
+class Key(NamedTuple):
+    """`kind` is what TOML gives; `said` is how an error asks for it."""
+
+    kind: type
+    said: str
+    variable: str
+
+
+KEYS = {
+    "registries": {
+        "mirrors": Key(list, "a list of texts", "CRUCIBLE_REGISTRY_MIRRORS"),
+        "insecure": Key(list, "a list of texts", "CRUCIBLE_INSECURE_REGISTRIES"),
+        "certs": Key(str, "a text in quotes", "CRUCIBLE_REGISTRY_CERTS"),
+    },
+    "images": {
+        "limit_mb": Key(int, "a whole number", "CRUCIBLE_IMAGE_LIMIT_MIB"),
+    },
+}
+
+
+class Given(NamedTuple):
+    """A value as the variable would have it, and where it comes from."""
+
+    text: str
+    origin: str
+
+
+def gather(environment: Mapping[str, str]) -> dict[str, Given]:
+    """What is set, by the name of the variable: by the variable itself, else by the file."""
+    found = _read(user_file(environment))
+    for keys in KEYS.values():
+        for key in keys.values():
+            if text := environment.get(key.variable):
+                found[key.variable] = Given(text, key.variable)
+    return found
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """Where it would be. A path that is not absolute would depend on where one happens to stand."""
+    if named := environment.get("CRUCIBLE_CONFIG"):
+        if not Path(named).is_absolute():
+            raise BadSetting(f"CRUCIBLE_CONFIG is {named!r}", hint="It must be an absolute path")
+        return Path(named)
+    home = environment.get("HOME")
+    directory = environment.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else "")
+    return Path(directory) / "crucible" / "config.toml" if Path(directory).is_absolute() else None
+
+
+def _read(path: Path | None) -> dict[str, Given]:
+    found: dict[str, Given] = {}
+    for section, values in _load(path).items():
+        keys = KEYS.get(section)
+        if keys is None or not isinstance(values, dict):
+            raise BadSetting(f"{path} has no use for {section!r}", hint=suggestion(section, KEYS))
+        for name, value in values.items():
+            key = keys.get(name)
+            where = f"[{section}] {name} of {path}"
+            if key is None:
+                raise BadSetting(
+                    f"{path} has no use for {name!r} in [{section}]", hint=suggestion(name, keys)
+                )
+            found[key.variable] = Given(_text(key, value, where), where)
+    return found
+
+
+def _text(key: Key, value: object, where: str) -> str:
+    if isinstance(value, list) and key.kind is list:
+        # A comma would be seen as more than one entry.
+        if all(isinstance(item, str) and "," not in item for item in value):
+            return ",".join(value)
+    elif type(value) is key.kind and value != "":
+        return str(value)
+    raise BadSetting(f"{where} is {repr(value)[:80]}", hint=f"It must be {key.said}")
+
+
+def _load(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        with path.open("rb") as file:
+            _refuse_foreign(path, os.fstat(file.fileno()))
+            data = file.read(_MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise BadSetting(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > _MAX_BYTES:
+        raise BadSetting(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+    try:
+        return tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise BadSetting(f"{path} is not TOML: {error}") from None
+
+
+def _refuse_foreign(path: Path, found: os.stat_result) -> None:
+    """Who can write it decides where images come from."""
+    if not stat.S_ISREG(found.st_mode):
+        return
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & _WRITABLE_BY_OTHERS:
+        raise BadSetting(
+            f"{path} can be changed by others", hint=f"It must be yours alone: chmod go-w {path}"
+        )
