@@ -30,7 +30,7 @@ def machine(request: pytest.FixtureRequest, module_home: Path, run: Run) -> Iter
 
     async def open_machine() -> Machine:
         manager = assemble.manager(Config(home=module_home))
-        backend = manager.backend_named(request.param)
+        backend = manager.machines.backend(request.param)
         if (missing := await backend.probe()) is not None:
             why = f"{backend.name} does not work here: {missing.what}"
             # Emulation works wherever the tests can run at all: without it nothing would be tested.

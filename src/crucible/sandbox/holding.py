@@ -15,8 +15,11 @@ from crucible.sandbox import processes
 from crucible.sandbox.backend import KeepsMachines, Machine, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.output_log import OutputLog
-from crucible.sandbox.records import SandboxRecord
+from crucible.sandbox.records import Records, SandboxRecord
 from crucible.values import dataclass, field
+
+# In a sandbox's directory: what its kernel had said when it ended by itself.
+CONSOLE_NAME = "console.log"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +87,15 @@ def holder() -> dict[str, object]:
     """This process, as a record names it."""
     pid = os.getpid()
     return {"holder_pid": pid, "holder_started": processes.start_mark(pid) or ""}
+
+
+def claim_user(records: Records) -> int | None:
+    """For a machine that is about to start. Only root can give it one, and only root needs to."""
+    if os.geteuid() != 0:
+        return None
+    from crucible.sandbox import host_users
+
+    return host_users.claim(records.host_uids())
 
 
 def release_user(record: SandboxRecord) -> None:

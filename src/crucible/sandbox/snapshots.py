@@ -12,10 +12,13 @@ from pathlib import Path
 from crucible.errors import CrucibleError, SnapshotMissing, SnapshotTaken, StateDamaged
 from crucible.sandbox.backend import KeepsMachines
 from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.copies import Copies
 from crucible.sandbox.doors.secrets import copy_secrets
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held
-from crucible.sandbox.manager import Manager, new_id
+from crucible.sandbox.machines import plan_for
+from crucible.sandbox.manager import Manager
+from crucible.sandbox.new_records import new_id
 from crucible.sandbox.records import (
     SandboxRecord,
     SnapshotRecord,
@@ -31,6 +34,7 @@ from crucible.sandbox.spec import check_name
 class Snapshots:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
+        self._copies = Copies(manager)
 
     async def take(self, name: str, tag: str) -> SnapshotRecord:
         """Memory, processes and disk of one moment; the sandbox goes on."""
@@ -52,7 +56,7 @@ class Snapshots:
         backend, _ = await choose_backend(self._manager.backends, spec)
         # It keeps what it has. A snapshot may come from elsewhere: it names nothing of this host to copy.
         own = replace(source.spec, mounts=())
-        record = await self._manager.record_copy(name, own, backend)
+        record = await self._copies.record(name, own, backend)
         copy_secrets(source.directory, record.directory)
         return (await self._boot_all([record], backend, source.directory))[0]
 
@@ -78,13 +82,13 @@ class Snapshots:
     async def remove(self, tag: str) -> None:
         record = self._saved(tag)
         self._manager.records.mark_snapshot(tag, "removing")
-        self._manager.backend_named(record.backend).forget_saved(record.directory)
+        self._manager.machines.backend(record.backend).forget_saved(record.directory)
         await asyncio.to_thread(shutil.rmtree, record.directory, ignore_errors=True)
         self._manager.records.delete_snapshot(tag)
 
     async def export(self, tag: str, path: Path) -> None:
         record = self._saved(tag)
-        backend = self._manager.backend_named(record.backend)
+        backend = self._manager.machines.backend(record.backend)
         await asyncio.to_thread(
             backend.pack_snapshot, record.directory, path, snapshot_facts(record)
         )
@@ -129,7 +133,7 @@ class Snapshots:
         records: list[SandboxRecord] = []
         try:
             for name in names:
-                record = await self._manager.record_copy(
+                record = await self._copies.record(
                     name, original.spec, held.backend, original.host_directory
                 )
                 records.append(record)
@@ -150,7 +154,7 @@ class Snapshots:
         try:
             async with asyncio.TaskGroup() as group:
                 booting = [
-                    group.create_task(manager.boot_copy(record, backend, snapshot))
+                    group.create_task(self._copies.boot(record, backend, snapshot))
                     for record in records
                 ]
         except BaseException as error:
@@ -165,11 +169,12 @@ class Snapshots:
 
     async def _discard_all(self, records: list[SandboxRecord]) -> None:
         for record in records:
-            await self._manager.discard(record)
+            await self._copies.discard(record)
 
     async def _save(self, held: Held, directory: Path) -> None:
         _make(directory)
-        await held.backend.snapshot(held.machine, self._manager.plan_of(held), directory)
+        plan = plan_for(held.record, held.image, lifetime="sandbox", disk="kept")
+        await held.backend.snapshot(held.machine, plan, directory)
         copy_secrets(held.record.directory, directory)
 
     def _forget(self, record: SnapshotRecord) -> None:

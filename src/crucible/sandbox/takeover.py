@@ -9,8 +9,9 @@ from crucible.errors import CrucibleError, GuestGone, SecretMissing
 from crucible.images.catalog import load_image
 from crucible.sandbox.backend import KeepsMachines, MachineHandle
 from crucible.sandbox.doors.doors import Doors
-from crucible.sandbox.holding import Held, handle_of, holder
-from crucible.sandbox.manager import CONSOLE_NAME, Manager
+from crucible.sandbox.holding import CONSOLE_NAME, Held, handle_of, holder
+from crucible.sandbox.machines import plan_for
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import SandboxRecord
 
@@ -35,23 +36,23 @@ async def take_over(manager: Manager, record: SandboxRecord) -> None:
 
 
 async def _take_over(manager: Manager, record: SandboxRecord) -> None:
-    backend = manager.backend_named(record.backend)
+    backend = manager.machines.backend(record.backend)
     handle = handle_of(record)
     is_reported = record.state in ("running", "paused", "stopping", "broken")
     if handle is None or not is_reported or not backend.is_alive(handle):
-        await manager.settle(record)
+        await manager.remains.settle(record)
         return
     try:
         held = await _adopt(manager, record, backend, handle)
     except GuestGone as gone:
-        await manager.settle(record)
-        manager.mark_stopped(record, note=gone.why)
+        await manager.remains.settle(record)
+        manager.remains.mark_stopped(record, note=gone.why)
         if gone.console:
             (record.directory / CONSOLE_NAME).write_bytes(gone.console)
         return
     except CrucibleError:
         if record.state == "stopping":
-            await manager.settle(record)
+            await manager.remains.settle(record)
             return
         raise
     manager.hold(held)
@@ -68,7 +69,7 @@ async def _adopt(
     manager: Manager, record: SandboxRecord, backend: KeepsMachines, handle: MachineHandle
 ) -> Held:
     image = load_image(manager.config.home, record.spec.image)
-    plan = manager.plan(record, image, lifetime="sandbox", disk="kept")
+    plan = plan_for(record, image, lifetime="sandbox", disk="kept")
     machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
     state = "running" if record.state == "broken" else record.state
     held = Held(

@@ -11,9 +11,9 @@ from typing import Any
 
 from crucible.errors import Refused
 from crucible.sandbox.doors.events import network_logs
-from crucible.sandbox.holding import Held
+from crucible.sandbox.holding import CONSOLE_NAME, Held
 from crucible.sandbox.limits import Limit, limit_met
-from crucible.sandbox.manager import CONSOLE_NAME, Manager
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.output_log import OutputLog, StreamLog
 from crucible.sandbox.service.audit import write_audit
 from crucible.sandbox.service.conversation import Conversation

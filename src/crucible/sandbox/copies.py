@@ -1,0 +1,61 @@
+"""Copies of a sandbox that start from a snapshot: recorded first, then booted, undone if one of them cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crucible.images.catalog import load_image
+from crucible.sandbox.backend import KeepsMachines
+from crucible.sandbox.doors.ports import parse_port
+from crucible.sandbox.holding import Held
+from crucible.sandbox.machines import plan_for
+from crucible.sandbox.manager import Manager
+from crucible.sandbox.new_records import new_id
+from crucible.sandbox.records import SandboxRecord
+from crucible.sandbox.spec import SandboxSpec, check_name
+from crucible.values import replace
+
+
+class Copies:
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+    async def record(
+        self,
+        name: str,
+        spec: SandboxSpec,
+        backend: KeepsMachines,
+        host_directory: str | None = None,
+    ) -> SandboxRecord:
+        """The record of a copy that is about to start from a snapshot."""
+        # A volume has one writer: the copy keeps the files, and the volume stays with its original.
+        mounts = tuple(text for text in spec.mounts if not text.endswith((":volume", ":volume-ro")))
+        own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports), mounts=mounts)
+        image = await self._manager.image(spec.image)
+        return await self._manager.new_records.add(
+            new_id(), check_name(name), own, image, host_directory=host_directory, backend=backend
+        )
+
+    async def boot(self, record: SandboxRecord, backend: KeepsMachines, snapshot: Path) -> Held:
+        """Boots a sandbox whose record is new from a snapshot. It is not there for others yet."""
+        manager = self._manager
+        async with manager.lock(record.name):
+            record = manager.records.find(record.name)
+            image = load_image(manager.config.home, record.spec.image)
+            plan = plan_for(record, image, lifetime="sandbox", disk="fresh")
+            booting = manager.machines.restore(backend, plan, snapshot)
+            held = await manager.take_up(record, image, backend, booting)
+            held.has_strangers = True
+            await held.furnish()
+            return held
+
+    async def discard(self, record: SandboxRecord) -> None:
+        """Undoes a sandbox that was never reported to anybody."""
+        async with self._manager.lock(record.name):
+            await self._manager.abandon(record)
+            self._manager.remains.erase(record)
+
+
+def _any_free(port: str) -> str:
+    """A copy cannot have the host's port that its original has."""
+    return str(parse_port(port)._replace(host=0))

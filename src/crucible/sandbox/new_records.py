@@ -1,0 +1,76 @@
+"""The record of a new sandbox: written before anything of it is on the host, so that whoever finds it can clean up."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from crucible.errors import StateDamaged
+from crucible.images.catalog import Image
+from crucible.sandbox.backend import KeepsMachines
+from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.holding import claim_user, release_user
+from crucible.sandbox.machines import Machines
+from crucible.sandbox.processes import start_mark
+from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
+from crucible.sandbox.remains import Remains
+from crucible.sandbox.spec import SandboxSpec
+
+
+def new_id() -> str:
+    return os.urandom(6).hex()
+
+
+class NewRecords:
+    def __init__(self, home: Path, records: Records, machines: Machines, remains: Remains) -> None:
+        self._home = home
+        self._records = records
+        self._machines = machines
+        self._remains = remains
+
+    async def add(
+        self,
+        record_id: str,
+        name: str,
+        spec: SandboxSpec,
+        image: Image,
+        *,
+        is_temporary: bool = False,
+        host_directory: str | None = None,
+        backend: KeepsMachines | None = None,
+    ) -> SandboxRecord:
+        """The best backend is chosen, unless it is a copy that has to have its original's."""
+        is_copy = backend is not None
+        if backend is None:
+            backend, isolation = await choose_backend(self._machines.backends, spec)
+        else:
+            isolation = await backend.isolation()
+        self._machines.admit(spec.memory_mib)
+        record = SandboxRecord(
+            id=record_id,
+            name=name,
+            state="starting" if is_temporary else "creating",
+            spec=spec,
+            directory=sandbox_directory(self._home, record_id),
+            created_at=time.time(),
+            backend=backend.name,
+            isolation=str(isolation),
+            image_digest=image.digest,
+            is_temporary=is_temporary,
+            host_directory=host_directory,
+            host_uid=claim_user(self._records) if is_temporary or is_copy else None,
+            holder_pid=os.getpid(),
+            holder_started=start_mark(os.getpid()) or "",
+        )
+        try:
+            self._records.add(record)
+        except BaseException:
+            release_user(record)
+            raise
+        try:
+            record.directory.mkdir(parents=True, mode=0o700)
+        except OSError as error:
+            self._remains.erase(record)
+            raise StateDamaged(f"{record.directory} cannot be made: {error}") from error
+        return record
