@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from crucible.images.catalog import Image
     from crucible.images.report import Report
     from crucible.sandbox.manager import Fetch, Manager
+    from crucible.sandbox.owner import Doors
+    from crucible.sandbox.service.dispatch import Service
 
 
 def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
@@ -95,21 +97,26 @@ async def prepare_template(config: Config, report: Report) -> None:
         pass
 
 
-def run_owner(config: Config) -> None:
-    """Serves as this user's owner until there is nothing to hold; returns at once if there is one."""
+def run_owner(config: Config, doors: Callable[[Service], Doors] | None = None) -> bool:
+    """Serves as this user's owner until there is nothing to hold; False, at once, if there is one.
+
+    With `doors` it serves those too, and stays until it is told to leave.
+    """
     import asyncio
 
     from crucible.sandbox.owner import Owner, hold_lock
     from crucible.sandbox.service.progress import to_client
 
     if hold_lock(config.home) is None:
-        return
+        return False
     _refuse_huge_pages()
 
     async def serve() -> None:
-        await Owner(manager(config, to_client), idle_s=config.owner_idle_s).serve()
+        own = manager(config, to_client)
+        await Owner(own, idle_s=config.owner_idle_s, doors=doors).serve()
 
     asyncio.run(serve())
+    return True
 
 
 def _refuse_huge_pages() -> None:

@@ -25,9 +25,9 @@ from crucible.errors import (
     ProtocolBroken,
     Refused,
 )
+from crucible.sandbox import execution
 from crucible.sandbox.guest import process as process_module
 from crucible.sandbox.guest.session import GuestSession
-from crucible.sandbox.service import talk
 from crucible.sandbox.session import Channel, Command, ExecInfo, Identity, Session
 from crucible.wire import requests
 from crucible.wire.answers import (
@@ -293,7 +293,7 @@ def test_a_guest_that_was_paused_has_the_rest_of_its_time_and_no_more(
 def test_a_command_that_is_hung_up_on_while_paused_keeps_its_time_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(talk, "HANGUP_GRACE_S", 0.05)
+    monkeypatch.setattr(execution, "HANGUP_GRACE_S", 0.05)
 
     async def scene() -> None:
         async with meeting() as (guest, session):
@@ -301,7 +301,7 @@ def test_a_command_that_is_hung_up_on_while_paused_keeps_its_time_to_end(
             await guest.started()
             process = await starting
             session.stand_still()
-            leaving = asyncio.create_task(talk.hang_up(process))
+            leaving = asyncio.create_task(execution.hang_up(process, process.wait))
             assert decode_note((await guest.expect(Kind.NOTE)).payload) == Signal(1)
             await asyncio.sleep(0.3)
             assert not leaving.done()

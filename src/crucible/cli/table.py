@@ -62,6 +62,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "This machine",
         (
             ("setup", "machine", "Prepare this machine: kernel, base image, template"),
+            ("serve", "serve", "Serve the HTTP API in the foreground"),
+            ("token", "tokens", "Make, list and revoke tokens for the HTTP API"),
             ("doctor", "machine", "Check what works here, and how to mend what does not"),
             ("demo", "machine", "See a sandbox at work, step by step"),
             ("system", "system", "Show and free the space Crucible uses; uninstall it"),

@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crucible.errors.base import *
     from crucible.errors.build import *
+    from crucible.errors.doors import *
     from crucible.errors.images import *
     from crucible.errors.network import *
     from crucible.errors.pulling import *
@@ -20,7 +21,17 @@ if TYPE_CHECKING:
     # A name that no room has is a mistake that mypy shall see: to it, there is no `__getattr__`.
 else:
     # In the order in which they are searched: first those that a `run` cannot do without.
-    _ROOMS = ("base", "sandbox", "setup", "images", "pulling", "volumes", "network", "build")
+    _ROOMS = (
+        "base",
+        "sandbox",
+        "setup",
+        "images",
+        "pulling",
+        "volumes",
+        "network",
+        "build",
+        "doors",
+    )
 
     def __getattr__(name: str) -> object:
         if name.startswith("_"):

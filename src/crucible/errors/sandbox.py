@@ -45,6 +45,23 @@ class WrongState(Refused):
         super().__init__(f"Sandbox {name!r} is {state}; this needs it {wanted}", hint=hint)
 
 
+class CommandMissing(Refused):
+    code = "command-missing"
+
+    def __init__(self, sandbox: str, number: int) -> None:
+        super().__init__(
+            f"Sandbox {sandbox!r} has no command {number} to take up",
+            hint="Its output, if it ran, is in `crucible logs`",
+        )
+
+
+class CommandEnded(Refused):
+    code = "command-ended"
+
+    def __init__(self, sandbox: str, number: int) -> None:
+        super().__init__(f"Command {number} of sandbox {sandbox!r} has ended")
+
+
 class SnapshotMissing(Refused):
     code = "snapshot-missing"
 

@@ -75,6 +75,22 @@ class OutputLog:
                 found.ends[piece.channel] = piece.offset + len(piece.data)
         return found
 
+    def streams(self) -> list[StreamLog]:
+        """The logs of all commands of the machine that ran last, as far as they are kept, in order."""
+        found: dict[int, StreamLog] = {}
+        for piece in self.pieces():
+            if _begins(piece, _NO_STREAM):
+                found.clear()
+                continue
+            if _begins(piece, piece.stream):
+                found.pop(piece.stream, None)
+            one = found.setdefault(piece.stream, StreamLog(log=self, stream=piece.stream, facts={}))
+            if piece.channel is Channel.INPUT:
+                one.facts.update(_facts(piece))
+            else:
+                one.ends[piece.channel] = piece.offset + len(piece.data)
+        return list(found.values())
+
     def append(self, piece: Piece) -> None:
         if self._is_closed:
             return

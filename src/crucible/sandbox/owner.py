@@ -14,7 +14,9 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from crucible.client.connection import Owner as Client
 from crucible.client.protocol import SOCKET_NAME
@@ -74,10 +76,29 @@ def _is_listening(home: Path) -> bool:
     return True
 
 
+class Doors(Protocol):
+    """Further ways in, beside the owner's own socket. An owner that has them stays until it is told to leave."""
+
+    async def open(self) -> None:
+        """Called when the machines of a holder before us are in our hands."""
+        ...
+
+    async def drain(self) -> None:
+        """Lets nobody in any more; returns when those inside are served, or have been given up."""
+        ...
+
+
 class Owner:
-    def __init__(self, manager: Manager, *, idle_s: float) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        *,
+        idle_s: float,
+        doors: Callable[[Service], Doors] | None = None,
+    ) -> None:
         self._manager = manager
         self._service = Service(manager)
+        self._doors = None if doors is None else doors(self._service)
         self._idle_s = idle_s
         self._clients: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
@@ -94,6 +115,8 @@ class Owner:
         try:
             accepting = asyncio.create_task(self._accept(listener))
             await self._take_over()
+            if self._doors is not None:
+                await self._doors.open()
             self._ready.set()
             expiry = Expiry(self._manager)
             expiring = asyncio.create_task(expiry.run())
@@ -101,13 +124,16 @@ class Owner:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._idle_s):
                         await self._leaving.wait()
-                if not self._manager.held and not self._clients and not expiry.is_busy:
+                is_idle = not self._manager.held and not self._clients and not expiry.is_busy
+                if is_idle and self._doors is None:
                     break
             accepting.cancel()
             expiring.cancel()
         finally:
             (self._manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
             listener.close()
+            if self._doors is not None:
+                await self._doors.drain()
         await self._leave()
 
     async def _take_over(self) -> None:
@@ -123,7 +149,7 @@ class Owner:
     async def _take_up_commands(self, held: Held) -> None:
         """A guest that does not tell its commands is still to be stopped or looked at."""
         try:
-            await self._service.commands.take_over(held)
+            await self._service.executions.take_over(held)
         except SandboxError:
             traceback.print_exc()
 
@@ -168,7 +194,11 @@ class Owner:
         await self._service.serve(sock)
 
     async def _ping(self, request: dict[str, object], client: Conversation) -> dict[str, object]:
-        return {"pid": os.getpid(), "held": len(self._manager.held)}
+        return {
+            "pid": os.getpid(),
+            "held": len(self._manager.held),
+            "has_doors": self._doors is not None,
+        }
 
     async def _shutdown(
         self, request: dict[str, object], client: Conversation

@@ -14,6 +14,7 @@ from crucible.sandbox.service import progress
 from crucible.sandbox.service.conversation import ClientGone, Conversation
 
 if TYPE_CHECKING:
+    from crucible.sandbox.executions import Executions
     from crucible.sandbox.service.commands import Commands
     from crucible.sandbox.service.lifecycle import Lifecycle
     from crucible.sandbox.service.transfers import Transfers
@@ -59,7 +60,13 @@ class Service:
     def commands(self) -> Commands:
         from crucible.sandbox.service.commands import Commands
 
-        return Commands(self.manager)
+        return Commands(self.manager, self.executions)
+
+    @cached_property
+    def executions(self) -> Executions:
+        from crucible.sandbox.executions import Executions
+
+        return Executions(self.manager)
 
     @cached_property
     def snapshots(self) -> Snapshots:
@@ -71,7 +78,7 @@ class Service:
     def lifecycle(self) -> Lifecycle:
         from crucible.sandbox.service.lifecycle import Lifecycle
 
-        return Lifecycle(self.manager, self.snapshots, self.commands)
+        return Lifecycle(self.manager, self.snapshots, self.executions)
 
     @cached_property
     def transfers(self) -> Transfers:
@@ -113,7 +120,7 @@ class Service:
         await client.succeed(await (client.while_there(work) if name in _FOR_CLIENT else work))
 
     async def close(self) -> None:
-        await self.commands.close()
+        await self.executions.close()
 
 
 async def refuse(sock: socket.socket, error: CrucibleError) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from crucible.errors import BadSetting, SandboxMissing, WrongState
 from crucible.sandbox import seeding
+from crucible.sandbox.executions import Executions
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord, record_as_json
-from crucible.sandbox.service.commands import Commands
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.images import with_image
 from crucible.sandbox.service.network import NetworkChange
@@ -32,10 +32,10 @@ _LONGEST_GRACE_S = 3600
 
 
 class Lifecycle:
-    def __init__(self, manager: Manager, snapshots: Snapshots, commands: Commands) -> None:
+    def __init__(self, manager: Manager, snapshots: Snapshots, executions: Executions) -> None:
         self._manager = manager
         self._snapshots = snapshots
-        self._commands = commands
+        self._executions = executions
 
     async def create(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         """The directory is copied in at the first start, when there is a disk to copy to."""
@@ -87,7 +87,7 @@ class Lifecycle:
         record = await self._manager.resume(name_field(request))
         held = self._manager.held.get(record.id)
         if held is not None:
-            await self._commands.wake(held)
+            await self._executions.wake(held)
         return _answer(record)
 
     async def network(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Lifecycle:
 
     async def restore(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         copy = await self._snapshots.restore(name_field(request, "tag"), name_field(request))
-        await self._commands.take_over(copy)
+        await self._executions.take_over(copy)
         return _answer(copy.record)
 
     async def fork(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Lifecycle:
             raise BadSetting(f"A fork needs 1 to {_MOST_FORKS} names")
         copies = await self._snapshots.fork(name_field(request), [str(name) for name in names])
         for copy in copies:
-            await self._commands.take_over(copy)
+            await self._executions.take_over(copy)
         return {"sandboxes": [record_as_json(copy.record) for copy in copies]}
 
 

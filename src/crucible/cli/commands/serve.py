@@ -1,0 +1,99 @@
+"""`serve`: the program that holds the sandboxes, in the foreground and with its HTTP doors open."""
+
+from __future__ import annotations
+
+from crucible.cli.grammar import Arguments, Command, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.config import Config
+    from crucible.server.listening import Address
+
+_LARGEST_PORT = 65535
+_LARGEST_RATE = 1_000_000
+
+
+def serve(arguments: Arguments) -> int:
+    from crucible.config import load_config
+    from crucible.errors import DoorOpen
+
+    config = load_config()
+    address = _address(arguments)
+    _replace_owner(config)
+    from crucible.server.serving import run_with_doors
+
+    if not run_with_doors(config, address):
+        raise DoorOpen
+    return 0
+
+
+def _address(arguments: Arguments) -> Address:
+    from crucible.server.listening import DEFAULT_HOST, DEFAULT_PORT, Address
+
+    return Address(
+        host=arguments.value("host") or DEFAULT_HOST,
+        port=_whole(arguments, "port", DEFAULT_PORT, _LARGEST_PORT),
+        needs_token=not arguments.flag("no-auth"),
+        host_names=tuple(arguments.values("allow-host")),
+        requests_per_second=_whole(arguments, "rate-limit", 200, _LARGEST_RATE),
+    )
+
+
+def _whole(arguments: Arguments, option: str, usual: int, most: int) -> int:
+    from crucible.errors import BadSetting
+
+    text = arguments.value(option)
+    if text is None:
+        return usual
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9) or int(text) > most:
+        raise BadSetting(
+            f"{text!r} is no value for --{option}", hint=f"Give a whole number up to {most}"
+        )
+    return int(text)
+
+
+def _replace_owner(config: Config) -> None:
+    """An owner without doors leaves, and what it holds is taken over; one with doors stays."""
+    from crucible.client.connection import Owner
+    from crucible.client.exchange import Unseen, ask
+    from crucible.errors import DoorOpen
+
+    owner = Owner(config.home)
+    for verb in ("ping", "shutdown"):
+        connection = owner.connect_if_running()
+        if connection is None:
+            return
+        told = ask(lambda found=connection: found, {"verb": verb}, progress=Unseen())  # type: ignore[misc]
+        if told.get("has_doors"):
+            raise DoorOpen
+
+
+COMMANDS = (
+    Command(
+        "serve",
+        run=serve,
+        notes="""\
+Callers over TCP need a token of `crucible token create`. This user's own programs need none over
+the socket http.sock in the state directory. Named sandboxes go on when the server ends.""",
+        options=(
+            Option("host", "the address to listen on (default: 127.0.0.1)", metavar="HOST"),
+            Option("port", "the port, 0 for any that is free (default: 7070)", metavar="PORT"),
+            Option("no-auth", "let every program of this machine in without a token"),
+            Option(
+                "allow-host",
+                "a name under which this server is reached",
+                metavar="NAME",
+                is_repeatable=True,
+            ),
+            Option(
+                "rate-limit",
+                "requests a second of one caller, 0 for no limit (default: 200)",
+                metavar="N",
+            ),
+        ),
+        examples=(
+            ("crucible serve", "serve programs of this machine that have a token"),
+            ("crucible serve --port 0 --no-auth", "any free port, without tokens"),
+        ),
+    ),
+)

@@ -1,0 +1,133 @@
+"""What callers of the HTTP doors do and may not do."""
+
+from __future__ import annotations
+
+from crucible.errors.base import EXIT_REFUSED, CrucibleError
+
+
+class DoorError(CrucibleError):
+    """What a caller over HTTP did, or may not do. Never raised by a sandbox."""
+
+    code = "door"
+    exit_status = EXIT_REFUSED
+
+
+class BadRequest(DoorError):
+    """A request whose fields are missing, unknown or of the wrong kind."""
+
+    code = "bad-request"
+
+
+class MalformedBody(DoorError):
+    """A body that is not the JSON it says it is."""
+
+    code = "malformed-body"
+
+
+class RouteMissing(DoorError):
+    code = "route-missing"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is nothing at this address", hint="GET /api/v1/openapi.json lists what there is"
+        )
+
+
+class MethodRefused(DoorError):
+    code = "method-refused"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This address does not take this method",
+            hint="GET /api/v1/openapi.json lists what there is",
+        )
+
+
+class Unauthenticated(DoorError):
+    """A request over TCP without a token that is good."""
+
+    code = "unauthenticated"
+
+    def __init__(self, why: str = "The request carries no token") -> None:
+        super().__init__(
+            why, hint="Make a token with `crucible token create`, and send it as a bearer token"
+        )
+
+
+class Forbidden(DoorError):
+    """The caller is known and may not do this."""
+
+    code = "forbidden"
+
+
+class TooManyRequests(DoorError):
+    code = "too-many-requests"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"More than {most} requests a second", hint="Try again in a moment")
+
+
+class RequestTooLarge(DoorError):
+    code = "request-too-large"
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__(f"The request's body is larger than {most_bytes} bytes")
+
+
+class RequestTooSlow(DoorError):
+    code = "request-too-slow"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"Nothing of the request's body came for {seconds:g} s")
+
+
+class KeyReused(DoorError):
+    code = "idempotency-key-reused"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The idempotency key {key!r} was used for another request",
+            hint="Use a new key for every new request",
+        )
+
+
+class TokenMissing(DoorError):
+    code = "token-missing"
+
+    def __init__(self, token: str) -> None:
+        super().__init__(
+            f"There is no token {token!r}", hint="List them with `crucible token list`"
+        )
+
+
+class ClientLeft(DoorError):
+    """Whoever asked went away before there was an answer."""
+
+    code = "client-left"
+
+    def __init__(self) -> None:
+        super().__init__("Whoever asked has gone")
+
+
+class DoorTaken(DoorError):
+    """The address that the server was to listen on cannot be had."""
+
+    code = "door-taken"
+
+    def __init__(self, host: str, port: int, why: str) -> None:
+        super().__init__(
+            f"The server cannot listen on {host}:{port}: {why}",
+            hint="Choose another with `crucible serve --host` and `--port`",
+        )
+
+
+class DoorOpen(DoorError):
+    """Somebody serves these sandboxes already."""
+
+    code = "door-open"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Another server holds these sandboxes",
+            hint="End it first, or use another state directory with CRUCIBLE_HOME",
+        )

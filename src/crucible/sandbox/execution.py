@@ -1,0 +1,329 @@
+"""One command in a running sandbox: read by one task, kept in the sandbox's log, shown to any number of watchers.
+
+Knows no client and no wire: every door follows commands through this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import traceback
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crucible.errors import CrucibleError, GuestSilent, Refused, SandboxError
+from crucible.sandbox.holding import Held
+from crucible.sandbox.limits import Limit
+from crucible.sandbox.output_log import StreamLog
+from crucible.sandbox.session import Channel, Chunk, ExecInfo, Exit, Process
+from crucible.values import replace
+
+HANGUP_GRACE_S = 5.0
+_SIGHUP = 1
+_SIGKILL = 9
+_HEARD = (Channel.OUTPUT, Channel.ERRORS)
+
+Starts = dict[Channel, int]
+Ended = Callable[["Execution"], None]
+
+
+def beginnings() -> Starts:
+    return dict.fromkeys(_HEARD, 0)
+
+
+class Execution:
+    """A command under way, or one that ended. Without `kept` only those who watch from its start on see all of it.
+
+    Its pace is that of its slowest watcher: what one has not taken stays with the guest, whose window bounds
+    what lies here. Without watchers it goes at the log's pace. `facts` describe it, as the log has them.
+    """
+
+    def __init__(
+        self,
+        held: Held,
+        source: Process | ExecInfo,
+        *,
+        kept: StreamLog | None,
+        facts: dict[str, Any],
+        ended: Ended,
+        patience_s: float = 0.0,
+    ) -> None:
+        self.held = held
+        self.kept = kept
+        self.facts = facts
+        self.stream = source.stream
+        self.pid = source.pid
+        self.input_taken = 0
+        self.exit: Exit | None = None
+        self.failure: CrucibleError | None = None
+        self.limit: Limit | None = None
+        self.is_given_up = False
+        self._source = source
+        self._process: Process | None = None
+        self._attaching = asyncio.Lock()
+        self._attached = asyncio.Event()
+        self._ended = ended
+        self._done = asyncio.Event()
+        self._watchers: list[Watcher] = []
+        self._unwatched = asyncio.Event()
+        self._unwatched.set()
+        # Of each channel: where what is read next begins, and up to where the guest need not keep it.
+        self._ends = beginnings()
+        self._granted = beginnings()
+        self._output_left = held.record.spec.output_mib << 20
+        self._has_output_limit = held.record.spec.output_mib > 0
+        if not isinstance(source, ExecInfo):
+            self._take_up(source, beginnings())
+        self._following = asyncio.create_task(self._follow(patience_s))
+
+    @property
+    def is_done(self) -> bool:
+        return self._done.is_set()
+
+    @property
+    def process(self) -> Process:
+        """For who wants to signal it or feed it; raises Refused if it has not been taken up."""
+        if self._process is None:
+            raise Refused(f"Command {self.stream} has not been taken up yet")
+        return self._process
+
+    async def attach(self, starts: Starts | None = None) -> None:
+        """Takes up a command that another process began, once: at `starts`, or where its log ends."""
+        async with self._attaching:
+            if self._process is None and isinstance(self._source, ExecInfo):
+                at = starts or (self.kept.ends if self.kept is not None else beginnings())
+                process = await self.held.machine.attach(
+                    self._source, output_offset=at[Channel.OUTPUT], errors_offset=at[Channel.ERRORS]
+                )
+                self._take_up(process, at)
+
+    def watch(self, starts: Starts | None = None) -> Watcher:
+        """Follows it from these offsets on: first what the log has, then what comes."""
+        starts = starts or beginnings()
+        backlog = [] if self.kept is None else self.kept.since(starts)
+        watcher = Watcher(self, starts, backlog, self._ends)
+        if not self.is_done:
+            self._watchers.append(watcher)
+            self._unwatched.clear()
+        return watcher
+
+    @contextmanager
+    def watching(self, starts: Starts | None = None) -> Iterator[Watcher]:
+        watcher = self.watch(starts)
+        try:
+            yield watcher
+        finally:
+            watcher.close()
+
+    async def follow(self, starts: Starts | None = None) -> AsyncIterator[Chunk]:
+        """All its output from these offsets on, to its end. What was given counts as taken when more is asked for."""
+        with self.watching(starts) as watcher:
+            while (chunk := await watcher.next()) is not None:
+                yield chunk
+                watcher.take(chunk.channel, len(chunk.data))
+
+    async def write(self, data: bytes) -> None:
+        """Input; waits while its window is full."""
+        await self.process.write(data)
+        self.input_taken += len(data)
+
+    async def wait(self) -> Exit:
+        """How it ended. Somebody who watches must read for this to come about."""
+        await self._done.wait()
+        if self.exit is None:
+            raise self._why()
+        return self.exit
+
+    async def hang_up(self) -> None:
+        """What a command gets whose client left: a hangup, some time, the end."""
+        self.is_given_up = True
+        with contextlib.suppress(CrucibleError):
+            await self.attach()
+        if self._process is not None:
+            await hang_up(self._process, self._done.wait)
+            await self._done.wait()
+
+    async def forgotten(self) -> None:
+        """Returns when it has ended, nobody watches it and the guest was told to forget it."""
+        await asyncio.gather(self._following, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Leaves the command as it is, for another process to take up."""
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        if not self.is_done:
+            self.failure = SandboxError("The program that holds the sandbox is leaving")
+            self._settle_done()
+
+    def note(self, facts: dict[str, Any]) -> None:
+        """Adds to what is known of it, here and in the log."""
+        self.facts.update(facts)
+        if self.kept is not None:
+            self.kept.amend(facts)
+
+    def leave(self, watcher: Watcher) -> None:
+        """What a watcher that left did not take need not wait for it."""
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+            self.grant()
+        if not self._watchers:
+            self._unwatched.set()
+
+    def grant(self) -> None:
+        """Tells the guest what all watchers have taken."""
+        if self._process is None:
+            return
+        for channel in _HEARD:
+            end = self._ends[channel]
+            taken = min((one.taken[channel] for one in self._watchers), default=end)
+            count = min(taken, end) - self._granted[channel]
+            if count > 0:
+                self._granted[channel] += count
+                self._process.grant(channel, count)
+
+    def _take_up(self, process: Process, at: Starts) -> None:
+        self._process = process
+        self.input_taken = process.input_offset
+        self._ends = dict(at)
+        self._granted = dict(at)
+        if self.kept is not None:
+            self._output_left = max(0, self._output_left - sum(self.kept.ends.values()))
+        self._attached.set()
+
+    async def _follow(self, patience_s: float) -> None:
+        with self.held.used():
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience_s):
+                        await self._attached.wait()
+                await self.attach()
+                self.exit = await self._read_all()
+            except CrucibleError as error:
+                self.failure = error
+            except Exception as error:
+                traceback.print_exc()
+                self.failure = SandboxError(f"Crucible failed: {type(error).__name__}: {error}")
+            self._ended(self)
+            self._settle_done()
+            await self._unwatched.wait()
+            if self._process is not None:
+                with contextlib.suppress(CrucibleError):
+                    await self._process.forget()
+
+    async def _read_all(self) -> Exit:
+        is_cut = False
+        while not is_cut and (chunk := await self._read()) is not None:
+            is_cut = await self._show(chunk)
+        return replace(await self.process.wait(), too_much_output=is_cut)
+
+    async def _read(self) -> Chunk | None:
+        while True:
+            try:
+                return await self.process.read(grants=False)
+            except GuestSilent:
+                # While a watcher holds it back there is nothing that could come.
+                if self._granted == self._ends:
+                    raise
+
+    async def _show(self, chunk: Chunk) -> bool:
+        """Keeps and shows what the limit on output still allows; gives whether that was passed."""
+        admitted = replace(chunk, data=self._admit(chunk.data))
+        if self.kept is not None:
+            self.kept.keep(admitted)
+        channel = chunk.channel
+        # The guest's memory may begin later than where we asked it to.
+        self._granted[channel] += max(0, chunk.offset - self._ends[channel])
+        self._ends[channel] = chunk.offset + len(admitted.data)
+        for watcher in self._watchers:
+            watcher.offer(admitted)
+        self.grant()
+        over = len(chunk.data) - len(admitted.data)
+        if over:
+            self.process.grant(channel, over)
+            await self.process.signal(_SIGKILL)
+            await self.process.discard()
+        return over > 0
+
+    def _admit(self, data: bytes) -> bytes:
+        if not self._has_output_limit:
+            return data
+        admitted = data[: self._output_left]
+        self._output_left -= len(admitted)
+        return admitted
+
+    def _settle_done(self) -> None:
+        self._done.set()
+        for watcher in self._watchers:
+            watcher.wake()
+
+    def _why(self) -> CrucibleError:
+        failure = self.failure or SandboxError(f"Command {self.stream} has no end")
+        return failure.with_traceback(None)
+
+
+async def hang_up(process: Process, ended: Callable[[], Awaitable[object]]) -> None:
+    with contextlib.suppress(CrucibleError, TimeoutError):
+        await process.signal(_SIGHUP)
+        async with process.within(HANGUP_GRACE_S):
+            await ended()
+    with contextlib.suppress(CrucibleError):
+        await process.forget()
+
+
+class Watcher:
+    """One who follows a command. What it got and has not `taken` yet holds the command back."""
+
+    def __init__(
+        self, execution: Execution, starts: Starts, backlog: list[Chunk], ends: Starts
+    ) -> None:
+        self.execution = execution
+        self.taken = dict(starts)
+        self._position = dict(starts)
+        self._chunks: deque[Chunk] = deque()
+        self._woken = asyncio.Event()
+        for chunk in backlog:
+            room = ends[chunk.channel] - chunk.offset
+            if room > 0:
+                self.offer(replace(chunk, data=chunk.data[:room]))
+        # Where each channel really goes on: what was asked for may not be kept any more.
+        self.begins = {channel: self._first(channel) for channel in _HEARD}
+
+    async def next(self) -> Chunk | None:
+        """The next bytes of either channel, None at the end; raises what the sandbox failed with."""
+        while not self._chunks:
+            if self.execution.is_done:
+                if self.execution.failure is not None:
+                    await self.execution.wait()
+                return None
+            self._woken.clear()
+            await self._woken.wait()
+        return self._chunks.popleft()
+
+    def take(self, channel: Channel, count: int) -> None:
+        self.taken[channel] += count
+        self.execution.grant()
+
+    def offer(self, chunk: Chunk) -> None:
+        position = self._position[chunk.channel]
+        known = max(0, position - chunk.offset)
+        if known >= len(chunk.data):
+            return
+        if known:
+            chunk = replace(chunk, offset=position, data=chunk.data[known:])
+        # What nobody has any more counts as taken.
+        self.taken[chunk.channel] += chunk.offset - position
+        self._position[chunk.channel] = chunk.offset + len(chunk.data)
+        self._chunks.append(chunk)
+        self.wake()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        self.execution.leave(self)
+
+    def _first(self, channel: Channel) -> int:
+        found = (chunk.offset for chunk in self._chunks if chunk.channel is channel)
+        return next(found, self._position[channel])

@@ -1,0 +1,1 @@
+"""The HTTP doors: parse, call one verb of the sandbox room, render. Loaded by the resident program alone."""

@@ -1,0 +1,52 @@
+"""The application: all routes of `/api/v1`, other products' wires beside it, one shape for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI
+
+from crucible.server import problems
+from crucible.server.domain import Domain
+from crucible.server.models.base import Problem
+from crucible.server.routes import commands, health, sandboxes
+from crucible.server.wire import Wire
+
+PREFIX = "/api/v1"
+_DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
+
+Every error is a problem document (RFC 9457) with a code that does not change."""
+
+
+def build_app(domain: Domain, wires: Sequence[Wire] = ()) -> FastAPI:
+    app = FastAPI(
+        title="Crucible",
+        version=version("crucible"),
+        description=_DESCRIPTION,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        responses=_problems(),
+        redirect_slashes=False,
+    )
+    app.state.domain = domain
+    app.include_router(health.router)
+    for module in (sandboxes, commands):
+        app.include_router(module.router, prefix=PREFIX)
+    problems.install(app)
+    for wire in wires:
+        app.mount(wire.prefix, wire.app, name=wire.name)
+    return app
+
+
+def own_wire(app: FastAPI) -> Wire:
+    """Our own API, and whatever no other wire has."""
+    return Wire(name="crucible", prefix="", app=app)
+
+
+def _problems() -> dict[int | str, dict[str, Any]]:
+    told = {"model": Problem, "content": {problems.MEDIA_TYPE: {}}}
+    return {"default": {**told, "description": "Any error"}}

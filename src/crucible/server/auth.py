@@ -1,0 +1,90 @@
+"""Who calls, and what that caller may do."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from crucible.errors import Forbidden, Unauthenticated
+from crucible.server.domain import Domain, domain_of
+from crucible.server.tokens import Scope, find_token
+from crucible.values import dataclass
+
+NAME_PARAMETER = "name"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """`id` is what the audit and the idempotency keys know the caller by; `sandbox` the id of the only one it has."""
+
+    id: str
+    scope: Scope
+    sandbox: str = ""
+
+
+ANYBODY = Caller(id="anybody", scope=Scope.READ, sandbox="none")
+
+
+def owner_caller() -> Caller:
+    """Whoever is at the other end of our own socket: the user whose sandboxes these are."""
+    return Caller(id=f"uid:{os.getuid()}", scope=Scope.ADMIN)
+
+
+def token_caller(domain: Domain, connection: HTTPConnection) -> Caller:
+    """By `Authorization: Bearer` or `X-API-Key`. Raises Unauthenticated."""
+    text = given_token(connection)
+    if not text:
+        raise Unauthenticated
+    token = find_token(domain.store, text)
+    if token is None:
+        raise Unauthenticated("The token is unknown, revoked or expired")
+    return Caller(id=f"token:{token.id}", scope=token.scope, sandbox=token.sandbox)
+
+
+def given_token(connection: HTTPConnection) -> str:
+    kind, _, rest = connection.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return rest.strip()
+    return connection.headers.get("x-api-key", "")
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """The gate has found out who it is."""
+    caller: Caller = connection.state.caller
+    return caller
+
+
+def allow(connection: HTTPConnection, scope: Scope) -> None:
+    """Raises Forbidden. A caller that has one sandbox may only go where that is named."""
+    caller = caller_of(connection)
+    if not caller.scope.includes(scope):
+        raise Forbidden(f"This needs a token with scope {scope.value!r}")
+    if caller.sandbox:
+        name = connection.path_params.get(NAME_PARAMETER)
+        record = domain_of(connection).manager.records.find(name) if name else None
+        if record is None or record.id != caller.sandbox:
+            raise Forbidden("This token is for one sandbox alone")
+
+
+async def _may_read(connection: HTTPConnection) -> None:
+    allow(connection, Scope.READ)
+
+
+async def _may_run(connection: HTTPConnection) -> None:
+    allow(connection, Scope.RUN)
+
+
+async def _may_administer(connection: HTTPConnection) -> None:
+    allow(connection, Scope.ADMIN)
+
+
+MAY_READ = Depends(_may_read)
+MAY_RUN = Depends(_may_run)
+MAY_ADMINISTER = Depends(_may_administer)
+
+
+TheDomain = Annotated[Domain, Depends(domain_of)]
+TheCaller = Annotated[Caller, Depends(caller_of)]

@@ -1,0 +1,30 @@
+"""What the routes work on: the verbs of the sandbox room, and what the doors themselves keep."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+
+from crucible.sandbox.executions import Executions
+from crucible.sandbox.manager import Manager
+from crucible.sandbox.snapshots import Snapshots
+from crucible.server.store import Store
+
+
+@dataclass(slots=True, kw_only=True)
+class Domain:
+    """`is_ready` once the machines of a holder before us have been taken over, until we are told to leave."""
+
+    manager: Manager
+    executions: Executions
+    snapshots: Snapshots
+    store: Store
+    is_ready: bool = True
+    started_at: float = field(default_factory=time.time)
+
+
+def domain_of(connection: HTTPConnection) -> Domain:
+    domain: Domain = connection.app.state.domain
+    return domain

@@ -1,0 +1,157 @@
+"""What every request passes before any route sees it: its id, its host, its rate, its caller, its size, its pace.
+
+Fails closed: a request whose caller is not known goes no further, whatever API it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Collection, Sequence
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crucible.errors import CrucibleError, RequestTooLarge, RequestTooSlow, Unauthenticated
+from crucible.server import hosts, problems
+from crucible.server.auth import ANYBODY, owner_caller
+from crucible.server.domain import Domain
+from crucible.server.journal import Journal
+from crucible.server.rates import Rates
+from crucible.server.wire import Wire
+from crucible.values import dataclass
+
+MOST_BODY_BYTES = 4 << 20
+READ_S = 30.0
+WRITE_S = 60.0
+PUBLIC = frozenset(("/health", "/ready"))
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+_FAILURES_PER_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for one listener. `trusts_peer`: nobody but the user whose sandboxes these are can reach it."""
+
+    trusts_peer: bool = False
+    needs_token: bool = True
+    host_names: Collection[str] = ()
+    requests_per_second: int = 0
+
+
+class Gate:
+    def __init__(
+        self, app: ASGIApp, domain: Domain, wires: Sequence[Wire], journal: Journal, rules: Rules
+    ) -> None:
+        self._app = app
+        self._domain = domain
+        self._wires = sorted(wires, key=lambda wire: len(wire.prefix), reverse=True)
+        self._journal = journal
+        self._rules = rules
+        self._rates = Rates(rules.requests_per_second)
+        self._failures = Rates(_FAILURES_PER_SECOND)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        connection = HTTPConnection(scope)
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id = _request_id(connection)
+        passage = _Passage(scope, receive, send, request_id)
+        wire = next(wire for wire in self._wires if wire.has(scope["path"]))
+        began = time.perf_counter()
+        try:
+            self._admit(connection, wire)
+            with self._journal.span(scope, request_id):
+                await self._app(scope, passage.receive, passage.send)
+        except Exception as error:
+            if not passage.has_begun:
+                response = wire.refuse(problems.from_exception(error), request_id)
+                await response(scope, receive, passage.send)
+            elif not isinstance(error, OSError | TimeoutError | CrucibleError):
+                raise
+        finally:
+            self._journal.note(scope, passage.status, time.perf_counter() - began)
+
+    def _admit(self, connection: HTTPConnection, wire: Wire) -> None:
+        rules = self._rules
+        if rules.trusts_peer:
+            connection.state.caller = owner_caller()
+            return
+        hosts.check_host(connection, rules.host_names)
+        hosts.check_origin(connection)
+        if connection.scope["path"] in PUBLIC:
+            connection.state.caller = ANYBODY
+            return
+        if not rules.needs_token:
+            connection.state.caller = owner_caller()
+            return
+        address = connection.client.host if connection.client else ""
+        try:
+            caller = wire.authenticate(self._domain, connection)
+        except Unauthenticated:
+            self._failures.spend(address)
+            raise
+        self._rates.spend(caller.id)
+        connection.state.caller = caller
+
+
+class _Passage:
+    """One request's bytes in both directions, bounded in size and in patience.
+
+    A route that takes more than `MOST_BODY_BYTES` says so in `request.state.most_bytes` before it reads.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._request_id = request_id
+        self._received = 0
+        self._has_whole_body = False
+        self.has_begun = False
+        self.status = 0
+
+    async def receive(self) -> Message:
+        if self._scope["type"] != "http" or self._has_whole_body:
+            return await self._receive()
+        most: int = self._scope["state"].get("most_bytes", MOST_BODY_BYTES)
+        if self._announced() > most:
+            raise RequestTooLarge(most)
+        try:
+            async with asyncio.timeout(READ_S):
+                message = await self._receive()
+        except TimeoutError:
+            raise RequestTooSlow(READ_S) from None
+        if message["type"] == "http.request":
+            self._received += len(message.get("body", b""))
+            self._has_whole_body = not message.get("more_body", False)
+            if self._received > most:
+                raise RequestTooLarge(most)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-ID"] = self._request_id
+            headers["X-Content-Type-Options"] = "nosniff"
+            headers.setdefault("Cache-Control", "no-store")
+        self.has_begun = True
+        async with asyncio.timeout(WRITE_S):
+            await self._send(message)
+
+    def _announced(self) -> int:
+        for name, value in self._scope["headers"]:
+            if name == b"content-length":
+                return int(value) if value.isdigit() else 0
+        return 0
+
+
+def _request_id(connection: HTTPConnection) -> str:
+    given = connection.headers.get("x-request-id", "")
+    return given if _REQUEST_ID.match(given) else secrets.token_hex(8)

@@ -1,0 +1,60 @@
+"""Whose requests a browser could be made to send: a forged Host or a foreign Origin is refused."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+
+from crucible.errors import Forbidden
+
+_LOCAL = frozenset(("localhost", "localhost.localdomain"))
+_LONGEST = 300
+
+
+def check_host(connection: HTTPConnection, names: Collection[str]) -> None:
+    """A page that rebinds a name of its own to this address sends that name: only addresses and ours pass."""
+    host = _name_in(connection.headers.get("host", ""))
+    if host is None or not (_is_address(host) or host in _LOCAL or host in names):
+        raise Forbidden(
+            f"The Host {connection.headers.get('host', '')[:_LONGEST]!r} is not one of this server's",
+            hint="Name it with `crucible serve --allow-host`",
+        )
+
+
+def check_origin(connection: HTTPConnection) -> None:
+    """Programs send no Origin. A browser does, and only pages that this server itself showed may call."""
+    origin = connection.headers.get("origin")
+    if origin is None:
+        return
+    if urlsplit_netloc(origin) != connection.headers.get("host", "").lower():
+        raise Forbidden(f"The Origin {origin[:_LONGEST]!r} is not this server")
+
+
+def urlsplit_netloc(origin: str) -> str | None:
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return None
+    return parts.netloc.lower() if parts.scheme in ("http", "https") else None
+
+
+def _name_in(host: str) -> str | None:
+    """Without its port, in small letters; None if it is no host at all."""
+    if not host or len(host) > _LONGEST:
+        return None
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+    return name
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

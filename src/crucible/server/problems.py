@@ -1,0 +1,121 @@
+"""Errors as answers: one table from error classes to statuses, one shape (RFC 9457), no stack traces."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from crucible import errors
+from crucible.errors import CrucibleError
+from crucible.sandbox.service.dispatch import InternalError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_S = 1
+_MOST_FAULTS = 20
+
+# The first class that fits counts; subclasses stand before their bases.
+STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
+    (errors.Unauthenticated, 401),
+    (errors.Forbidden, 403),
+    (errors.TooManyRequests, 429),
+    (errors.RequestTooLarge, 413),
+    (errors.RequestTooSlow, 408),
+    (errors.RouteMissing, 404),
+    (errors.MethodRefused, 405),
+    (errors.MalformedBody, 400),
+    (errors.BadRequest, 422),
+    (errors.ClientLeft, 499),
+    (errors.KeyReused, 409),
+    (errors.TokenMissing, 404),
+    (errors.SandboxMissing, 404),
+    (errors.SnapshotMissing, 404),
+    (errors.VolumeMissing, 404),
+    (errors.CommandMissing, 404),
+    (errors.ImageMissing, 404),
+    (errors.ImageNotFound, 404),
+    (errors.CommandEnded, 409),
+    (errors.NameTaken, 409),
+    (errors.SnapshotTaken, 409),
+    (errors.VolumeTaken, 409),
+    (errors.VolumeBusy, 409),
+    (errors.WrongState, 409),
+    (errors.PortTaken, 409),
+    (errors.ImageInUse, 409),
+    (errors.NotEnoughMemory, 503),
+    (errors.RegistryDenied, 502),
+    (errors.Unsupported, 501),
+    (errors.Refused, 422),
+    (errors.RegistryBusy, 503),
+    (errors.ImageError, 502),
+    (errors.HostDiskFull, 507),
+    (errors.SetupError, 503),
+    (errors.SandboxError, 502),
+)
+_GUEST_STATUSES = {"not-found": 404, "exists": 409, "permission": 403}
+
+
+def status_of(error: CrucibleError) -> int:
+    if isinstance(error, errors.GuestRefused):
+        return _GUEST_STATUSES.get(error.guest_code, 422)
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+
+
+def fields_of(error: CrucibleError, request_id: str) -> dict[str, Any]:
+    status = status_of(error)
+    return {
+        "type": f"urn:crucible:error:{error.code}",
+        "title": error.code.replace("-", " "),
+        "status": status,
+        "code": error.code,
+        "message": error.message,
+        "hint": error.hint,
+        "request_id": request_id,
+    }
+
+
+def problem(error: CrucibleError, request_id: str) -> Response:
+    fields = fields_of(error, request_id)
+    headers = {}
+    if fields["status"] in (429, 503):
+        headers["Retry-After"] = str(RETRY_S)
+    if fields["status"] == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(fields, fields["status"], headers, MEDIA_TYPE)
+
+
+def from_exception(error: Exception) -> CrucibleError:
+    """Any exception as one of ours. A defect is told in the log, and here only that there was one."""
+    if isinstance(error, CrucibleError):
+        return error
+    if isinstance(error, RequestValidationError):
+        is_malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
+        kind = errors.MalformedBody if is_malformed else errors.BadRequest
+        return kind(_faults(error))
+    if isinstance(error, HTTPException):
+        if error.status_code == 400:
+            return errors.MalformedBody(str(error.detail))
+        return errors.MethodRefused() if error.status_code == 405 else errors.RouteMissing()
+    traceback.print_exception(error)
+    return InternalError("Crucible failed; its log tells how")
+
+
+def install(app: FastAPI) -> None:
+    async def answer(request: Request, error: Exception) -> Response:
+        return problem(from_exception(error), request.state.request_id)
+
+    for kind in (CrucibleError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, answer)
+
+
+def _faults(error: RequestValidationError) -> str:
+    told = []
+    for fault in error.errors()[:_MOST_FAULTS]:
+        place = ".".join(str(part) for part in fault["loc"])
+        told.append(f"{place}: {fault['msg']}")
+    return "; ".join(told)

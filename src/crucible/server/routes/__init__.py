@@ -1,0 +1,1 @@
+"""What is under `/api/v1`, one module for each noun."""

@@ -1,0 +1,53 @@
+"""The owner program with its HTTP doors, put together."""
+
+from __future__ import annotations
+
+import sys
+
+from crucible.assemble import run_owner
+from crucible.config import Config
+from crucible.sandbox.service.dispatch import Service
+from crucible.server.domain import Domain
+from crucible.server.journal import Journal
+from crucible.server.listening import SOCKET_NAME, Address, HttpDoors
+from crucible.server.store import Store
+
+
+def run_with_doors(config: Config, address: Address | None) -> bool:
+    """Until it is told to leave; False, at once, if another owner is there. Without an address there is no TCP."""
+    store = Store(config.home)
+    try:
+        return run_owner(config, lambda service: _Announced(http_doors(service, store, address)))
+    finally:
+        store.close()
+
+
+def http_doors(
+    service: Service, store: Store, address: Address | None, *, journal: Journal | None = None
+) -> HttpDoors:
+    domain = Domain(
+        manager=service.manager,
+        executions=service.executions,
+        snapshots=service.snapshots,
+        store=store,
+    )
+    return HttpDoors(domain, address=address, journal=journal)
+
+
+class _Announced:
+    """Tells where the doors are, for who started them."""
+
+    def __init__(self, doors: HttpDoors) -> None:
+        self._doors = doors
+
+    async def open(self) -> None:
+        await self._doors.open()
+        place = self._doors.domain.manager.config.home / SOCKET_NAME
+        if self._doors.url:
+            sys.stderr.write(f"Serving on {self._doors.url} and {place}\n")
+        else:
+            sys.stderr.write(f"Serving on {place}\n")
+        sys.stderr.flush()
+
+    async def drain(self) -> None:
+        await self._doors.drain()

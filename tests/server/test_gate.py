@@ -1,0 +1,30 @@
+"""Who is let in, and how those are told who are not."""
+
+from __future__ import annotations
+
+import httpx
+from tests.server.conftest import Server
+
+from crucible.server.tokens import Scope
+
+
+async def test_health_needs_no_token_and_all_else_does(bare: Server) -> None:
+    async with httpx.AsyncClient(base_url=bare.url) as client:
+        assert (await client.get("/health")).json() == {"status": "ok"}
+        for path in ("/api/v1/sandboxes", "/api/v1/openapi.json", "/metrics", "/nothing"):
+            answer = await client.get(path)
+            assert answer.status_code == 401, path
+            assert answer.json()["code"] == "unauthenticated"
+
+
+async def test_our_own_socket_needs_no_token(bare: Server) -> None:
+    async with bare.local() as client:
+        answer = await client.get("/api/v1/sandboxes")
+        assert answer.json() == {"items": [], "next": None}
+
+
+async def test_a_token_may_do_what_its_scope_says(bare: Server) -> None:
+    async with bare.client(Scope.READ) as client:
+        assert (await client.get("/api/v1/sandboxes")).status_code == 200
+        answer = await client.post("/api/v1/sandboxes", json={})
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
