@@ -51,9 +51,11 @@ def decoded(vector: dict[str, Any]) -> tuple[Any, bytes]:
             message = notes.decode_place(payload)
             return message, notes.encode_place(message)
         case Kind.DATA:
-            is_ask = vector["verb"] == Verb.LISTEN
-            decode: Callable[[bytes], Any] = answers.decode_ask if is_ask else answers.decode_entry
-            records = answers.Records(decode)
+            decoders: dict[int, Callable[[bytes], Any]] = {
+                Verb.LISTEN: answers.decode_ask,
+                Verb.WATCH: answers.decode_change,
+            }
+            records = answers.Records(decoders.get(vector["verb"], answers.decode_entry))
             found = list(records.feed(payload))
             records.end()
             return found, b"".join(answers.encode_record(record) for record in found)
@@ -78,7 +80,8 @@ def test_messages_are_written_and_read_as_the_vectors_say(vector: dict[str, Any]
     message, again = decoded(vector)
     fields = plain(message)
     if isinstance(message, list):
-        fields = {"asks" if vector["verb"] == Verb.LISTEN else "entries": fields}
+        lists = {Verb.LISTEN: "asks", Verb.WATCH: "changes"}
+        fields = {lists.get(vector["verb"], "entries"): fields}
     if isinstance(message, requests.Plain):
         assert fields.pop("verb") == vector["verb"]
     assert fields == vector["fields"]
@@ -97,7 +100,7 @@ def test_the_vectors_cover_every_verb_note_and_result() -> None:
     answered = {vector["verb"] for vector in messages if vector["frame_kind"] == Kind.RESULT}
     noted = {vector["note"] for vector in messages if vector["frame_kind"] == Kind.NOTE}
     assert opened == answered == set(Verb)
-    assert noted == {1, 2, 3, 4, 5, 6}
+    assert noted == {1, 2, 3, 4, 5, 6, 7}
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -45,6 +45,11 @@ func (f *Files) OpenDirectory(path string) (fd int, err error) {
 	return fd, err
 }
 
+// OpenDirectoryBeneath opens a directory by its path below an open one, which no symlink leads out of.
+func OpenDirectoryBeneath(root int, path string) (int, error) {
+	return linux.OpenBeneath(root, path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+}
+
 // Owner looks up who shall own something new.
 func (f *Files) Owner(owner string) (account accounts.Account, err error) {
 	err = f.World.Files(func() error {

@@ -2,7 +2,6 @@ package files
 
 import (
 	"io"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -24,7 +23,7 @@ func (f *Files) Write(request *wire.Write, stream *channel.Stream) (*wire.SizeRe
 	if request.Flags&^(wire.WriteAppend|wire.WriteMakeParents) != 0 {
 		return nil, failure.New(failure.BadRequest, "unknown flag")
 	}
-	target, err := f.openTarget(request, "."+strconv.FormatUint(uint64(stream.ID), 10)+".crucible")
+	target, err := f.openTarget(request, stream.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ type target struct {
 	isNew     bool
 }
 
-func (f *Files) openTarget(request *wire.Write, aside string) (*target, error) {
+func (f *Files) openTarget(request *wire.Write, id uint32) (*target, error) {
 	made := &target{directory: -1, fd: -1}
 	err := f.within(request.Path, func() (err error) {
 		if made.owner, err = accounts.Lookup(request.Owner); err != nil {
@@ -77,7 +76,7 @@ func (f *Files) openTarget(request *wire.Write, aside string) (*target, error) {
 		if request.Flags&wire.WriteAppend != 0 {
 			return made.openInPlace()
 		}
-		return made.openAside(aside)
+		return made.openAside(id)
 	})
 	if err != nil {
 		made.close()
@@ -106,7 +105,7 @@ func followLast(path string) (string, error) {
 	return "", syscall.ELOOP
 }
 
-func (t *target) openAside(aside string) (err error) {
+func (t *target) openAside(id uint32) (err error) {
 	stat, err := linux.LstatAt(t.directory, t.name)
 	if err == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFDIR {
 		return syscall.EISDIR
@@ -114,6 +113,7 @@ func (t *target) openAside(aside string) (err error) {
 	if err == nil && stat.Mode&syscall.S_IFMT != syscall.S_IFREG {
 		return failure.New(failure.BadRequest, "not a regular file: "+failure.Readable(t.name))
 	}
+	aside := asideName(id, err != nil)
 	flags := syscall.O_WRONLY | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
 	t.fd, err = syscall.Openat(t.directory, aside, flags, 0o600)
 	if err == syscall.EEXIST { // left behind by a machine that was cut off

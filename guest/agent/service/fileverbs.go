@@ -10,6 +10,7 @@ import (
 	"crucible.dev/agent/dial"
 	"crucible.dev/agent/failure"
 	"crucible.dev/agent/files"
+	"crucible.dev/agent/watch"
 	"crucible.dev/agent/wire"
 )
 
@@ -161,6 +162,16 @@ func (s *Service) dial(stream *channel.Stream, body []byte) (wire.Message, error
 		return nil, err
 	}
 	return &wire.Empty{}, dial.Serve(&request, stream)
+}
+
+func (s *Service) watch(stream *channel.Stream, body []byte) (wire.Message, error) {
+	var request wire.Watch
+	if err := decode(body, &request); err != nil {
+		return nil, err
+	}
+	open := func() (int, error) { return s.files().OpenDirectory(request.Path) }
+	stream.Output().Open()
+	return &wire.Empty{}, watch.Serve(open, request.Flags&wire.WatchRecursive != 0, stream)
 }
 
 func about(err error, subject string) error {

@@ -111,6 +111,7 @@ var servers = map[wire.Verb]server{
 	wire.VerbRefuse:   (*Service).refuse,
 	wire.VerbConfine:  (*Service).confine,
 	wire.VerbLayerOut: (*Service).layerOut,
+	wire.VerbWatch:    (*Service).watch,
 }
 
 func (s *Service) prepare(_ *channel.Stream, body []byte) (wire.Message, error) {

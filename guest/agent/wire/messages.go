@@ -68,6 +68,7 @@ const (
 	NoteSignal    NoteKind = 4
 	NoteResize    NoteKind = 5
 	NoteListening NoteKind = 6
+	NoteWatching  NoteKind = 7
 )
 
 type Started struct{ Pid uint32 }

@@ -105,7 +105,7 @@ var requests = map[Verb]func() Message{
 	VerbShutdown: func() Message { return &Shutdown{} }, VerbSyncDisk: func() Message { return &Empty{} },
 	VerbConfine: func() Message { return &Confine{} }, VerbListen: func() Message { return &Empty{} },
 	VerbTake: func() Message { return &Take{} }, VerbRefuse: func() Message { return &Take{} },
-	VerbLayerOut: func() Message { return &LayerOut{} },
+	VerbLayerOut: func() Message { return &LayerOut{} }, VerbWatch: func() Message { return &Watch{} },
 }
 
 var results = map[Verb]func() Message{
@@ -121,6 +121,7 @@ var notes = map[NoteKind]func() Message{
 	NoteStarted: func() Message { return &Started{} }, NoteAttached: func() Message { return &Attached{} },
 	NoteConnected: func() Message { return &Empty{} }, NoteSignal: func() Message { return &Signal{} },
 	NoteResize: func() Message { return &Resize{} }, NoteListening: func() Message { return &Empty{} },
+	NoteWatching: func() Message { return &Empty{} },
 }
 
 // recordList is the body of DATA of LISTDIR and TREE.
@@ -165,6 +166,27 @@ func (m *askList) fields(b *body) {
 	}
 }
 
+// changeList is the body of DATA of WATCH.
+type changeList struct{ Changes []Change }
+
+func (m *changeList) fields(b *body) {
+	if b.writing {
+		for i := range m.Changes {
+			b.bytes = AppendChange(b.bytes, &m.Changes[i])
+		}
+		return
+	}
+	for len(b.bytes) > 0 && b.failed == nil {
+		length := uint32(0)
+		b.u32(&length)
+		var change Change
+		if err := Decode(b.take(length), &change); err != nil {
+			b.fail(err.Error())
+		}
+		m.Changes = append(m.Changes, change)
+	}
+}
+
 // body returns an empty message of the case's type and how many bytes of the payload name it.
 func (c *messageCase) body() (Message, int) {
 	var make func() Message
@@ -179,6 +201,9 @@ func (c *messageCase) body() (Message, int) {
 	case Data:
 		if *c.Verb == VerbListen {
 			return &askList{}, 0
+		}
+		if *c.Verb == VerbWatch {
+			return &changeList{}, 0
 		}
 		return &recordList{}, 0
 	case Window:

@@ -28,6 +28,7 @@ const (
 	VerbRefuse   Verb = 23
 	VerbConfine  Verb = 24
 	VerbLayerOut Verb = 25
+	VerbWatch    Verb = 27
 )
 
 type Prepare struct {

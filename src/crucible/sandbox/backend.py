@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from crucible.images.catalog import Image
 from crucible.sandbox.isolation import Isolation
-from crucible.sandbox.session import ExecInfo, HasOutlet, Identity, Process, Session
+from crucible.sandbox.session import ExecInfo, HasOutlet, Identity, Process, Session, Watches
 from crucible.values import dataclass
 
 # The size of the disk on which large input is laid down for a machine; PROTOCOL.md fixes it.
@@ -70,7 +70,7 @@ class MachineHandle:
     detail: str = ""
 
 
-class Machine(Session, HasOutlet, Protocol):
+class Machine(Session, HasOutlet, Watches, Protocol):
     """A session on a machine of ours, which can be held still, kept and handed on."""
 
     @property

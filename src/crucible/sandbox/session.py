@@ -205,6 +205,37 @@ class Files(Protocol):
     def tree(self, root: bytes, *, hashed: bool = False) -> AsyncIterator[Entry]: ...
 
 
+ChangeKind = Literal["created", "written", "removed", "renamed", "attributes", "overflow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What happened to a name below a watched directory. A rename is told of the old name; the new one is
+    created. After an overflow, which has no name, some changes were not told.
+    """
+
+    kind: ChangeKind
+    name: bytes
+
+
+class Watch(Protocol):
+    """A directory that is watched. Whoever does not read misses changes, and is told so by an overflow."""
+
+    async def next(self) -> Change | None:
+        """The next change, or None when the directory itself is gone."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Watches(Protocol):
+    """A session that tells what changes in a directory."""
+
+    async def watch(self, path: bytes, *, recursive: bool = False) -> Watch:
+        """Changes that are made after this returned are told."""
+        ...
+
+
 class HasOutlet(Protocol):
     """A session on a machine whose network, if any, is what its outlet lets through."""
 

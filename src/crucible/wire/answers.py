@@ -27,6 +27,7 @@ EXITED: Final = 0
 KILLED: Final = 1
 TIMED_OUT: Final = 2
 ENTRY_TYPES: Final = ("file", "directory", "symlink", "other")
+CHANGES: Final = ("created", "written", "removed", "renamed", "attributes", "overflow")
 FAIL_CODES: Final = frozenset(
     (
         "not-prepared",
@@ -106,6 +107,11 @@ class AskRecord(NamedTuple):
     port: int
 
 
+class ChangeRecord(NamedTuple):
+    kind: int
+    name: bytes
+
+
 class Statted(NamedTuple):
     entry: EntryRecord
 
@@ -139,6 +145,7 @@ _ENTRY: Final = group(
     EntryRecord, BYTES, up_to(3, "entry type"), U32, U64, U64, U32, U32, BYTES, BYTES
 )
 _ASK: Final = group(AskRecord, U32, BYTES, BYTES, U16)
+_CHANGE: Final = group(ChangeRecord, up_to(len(CHANGES) - 1, "a kind of change"), BYTES)
 _DONE: Final = group(Done)
 _SIZE: Final = group(Size, U64)
 _COUNT: Final = group(Count, U64)
@@ -171,6 +178,7 @@ _BODIES: Final[dict[Verb, Field]] = {
     Verb.REFUSE: _DONE,
     Verb.CONFINE: _DONE,
     Verb.LAYER_OUT: _COUNT,
+    Verb.WATCH: _DONE,
 }
 
 
@@ -194,11 +202,16 @@ def decode_fail(payload: bytes) -> Fail:
     return fail
 
 
-def encode_record(record: EntryRecord | AskRecord) -> bytes:
-    body = _encode(_ASK if isinstance(record, AskRecord) else _ENTRY, record)
+def encode_record(record: EntryRecord | AskRecord | ChangeRecord) -> bytes:
+    body = _encode(_RECORDS[type(record)], record)
     return len(body).to_bytes(4, "little") + body
 
 
+_RECORDS: Final[dict[type[Any], Field]] = {
+    EntryRecord: _ENTRY,
+    AskRecord: _ASK,
+    ChangeRecord: _CHANGE,
+}
 RecordT = TypeVar("RecordT")
 
 
@@ -242,6 +255,12 @@ def decode_ask(body: bytes) -> AskRecord:
     if len(ask.address) not in (4, 16):
         raise ProtocolBroken(f"an address has {len(ask.address)} bytes")
     return ask
+
+
+def decode_change(body: bytes) -> ChangeRecord:
+    """Something that WATCH tells of."""
+    change: ChangeRecord = _decode(_CHANGE, body)
+    return change
 
 
 def _encode(field: Field, value: Any) -> bytes:

@@ -35,7 +35,11 @@ class Listening(NamedTuple):
     """The guest's network is on."""
 
 
-Note = Started | Attached | Connected | Signal | Resize | Listening
+class Watching(NamedTuple):
+    """Changes from now on are told."""
+
+
+Note = Started | Attached | Connected | Signal | Resize | Listening | Watching
 
 
 class Attach(NamedTuple):
@@ -61,6 +65,7 @@ _NOTES: Final[dict[int, tuple[type[Any], Field]]] = {
     4: (Signal, group(Signal, U8)),
     5: (Resize, group(Resize, U16, U16)),
     6: (Listening, group(Listening)),
+    7: (Watching, group(Watching)),
 }
 _NUMBERS: Final = {kind: number for number, (kind, _) in _NOTES.items()}
 _ATTACH: Final = group(Attach, U64, U64)

@@ -55,6 +55,7 @@ class Verb(IntEnum):
     REFUSE = 23
     CONFINE = 24
     LAYER_OUT = 25
+    WATCH = 27
 
 
 EXEC_PTY: Final = 1
@@ -66,6 +67,7 @@ LAYER_CHANGES: Final = 0
 LAYER_IMAGE: Final = 1
 CONFINE_READ_ONLY: Final = 1
 CONFINE_NO_POWERS: Final = 2
+WATCH_RECURSIVE: Final = 1
 
 
 class Prepare(NamedTuple):
@@ -166,6 +168,11 @@ class LayerOut(NamedTuple):
     what: int
 
 
+class Watch(NamedTuple):
+    path: bytes
+    flags: int
+
+
 class Plain(NamedTuple):
     """A verb that has no body."""
 
@@ -191,6 +198,7 @@ Request = (
     | RefuseAsk
     | Confine
     | LayerOut
+    | Watch
     | Plain
 )
 
@@ -220,6 +228,7 @@ _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
         (RefuseAsk, Verb.REFUSE, (U32,)),
         (Confine, Verb.CONFINE, (U8,)),
         (LayerOut, Verb.LAYER_OUT, (up_to(LAYER_IMAGE, "a kind of layer"),)),
+        (Watch, Verb.WATCH, (BYTES, up_to(WATCH_RECURSIVE, "a set of flags"))),
     )
 }
 _BY_VERB: Final = dict(_BODIES.values())

@@ -26,6 +26,7 @@ from crucible.sandbox.session import (
     Files,
     Process,
     Stats,
+    Watch,
 )
 
 TYPE_CHECKING = False
@@ -76,6 +77,9 @@ class QemuMachine:
 
     async def outlet(self) -> Outlet:
         return await self.guest.outlet()
+
+    async def watch(self, path: bytes, *, recursive: bool = False) -> Watch:
+        return await self.guest.watch(path, recursive=recursive)
 
     async def stats(self) -> Stats:
         return await self.guest.stats()

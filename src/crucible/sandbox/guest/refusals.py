@@ -21,6 +21,7 @@ from crucible.wire.requests import (
     TarIn,
     TarOut,
     Tree,
+    Watch,
     Write,
 )
 
@@ -54,6 +55,8 @@ def refusal(request: Request, fail: Fail) -> GuestRefused:
         case Read(path=path) | Write(path=path) | Stat(path=path) | ListDir(path=path):
             return _of_path(path, fail)
         case Remove(path=path) | MakeDir(path=path) | Rename(old=path):
+            return _of_path(path, fail)
+        case Watch(path=path):
             return _of_path(path, fail)
         case TarOut(root=path) | TarIn(root=path) | Tree(root=path):
             return _of_path(path, fail)

@@ -37,6 +37,7 @@ from crucible.wire.requests import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crucible.sandbox.guest.outlet import GuestOutlet
+    from crucible.sandbox.guest.watch import GuestWatch
 
 DISK_S: Final = 120.0
 
@@ -93,6 +94,11 @@ class GuestSession:
         from crucible.sandbox.guest.outlet import GuestOutlet
 
         return await GuestOutlet.open(self.channel)
+
+    async def watch(self, path: bytes, *, recursive: bool = False) -> GuestWatch:
+        from crucible.sandbox.guest.watch import GuestWatch
+
+        return await GuestWatch.open(self.channel, path, recursive=recursive)
 
     async def stats(self) -> Stats:
         answer = await self.channel.ask(Plain(Verb.STATS), Measured)

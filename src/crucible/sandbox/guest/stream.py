@@ -21,6 +21,7 @@ from crucible.wire.notes import (
     Note,
     Place,
     Started,
+    Watching,
     decode_note,
     decode_window,
     encode_note,
@@ -44,6 +45,7 @@ _HEARD: Final = {
     Verb.LISTEN: (OUTPUT,),
     Verb.TAKE: (OUTPUT,),
     Verb.LAYER_OUT: (OUTPUT,),
+    Verb.WATCH: (OUTPUT,),
 }
 _FED: Final = frozenset((Verb.EXEC, Verb.WRITE, Verb.TAR_IN, Verb.DIAL, Verb.TAKE))
 
@@ -321,4 +323,6 @@ def _expected_note(verb: Verb, is_attached: bool) -> type[Note] | None:
         return Attached if is_attached else Started
     if verb is Verb.LISTEN:
         return Listening
+    if verb is Verb.WATCH:
+        return Watching
     return Connected if verb in (Verb.DIAL, Verb.TAKE) else None
