@@ -78,7 +78,7 @@ async def test_only_a_recursive_watch_tells_what_happens_below(
     deep = await machine.watch(place, recursive=True)
     script = b"echo > old/x; mkdir -p new/er; echo > new/er/y; mv new moved; echo > moved/er/z"
     await shell(machine, script, place)
-    await until(deep, "written", b"moved/er/z")
+    await until(deep, "created", b"moved/er/z")
     await shell(machine, b"echo > last", place)
     told = {change.name for change in await until(flat, "created", b"last")}
     assert told == {b"new", b"moved", b"last"}
@@ -91,6 +91,19 @@ async def test_what_lies_in_a_new_directory_is_never_missed(machine: Machine, pl
     watch = await machine.watch(place, recursive=True)
     await shell(machine, b"mkdir -p a/b/c/d; echo > a/b/c/d/e", place)
     await until(watch, "created", b"a/b/c/d/e")
+    await watch.close()
+
+
+async def test_a_directory_that_was_moved_is_told_of_under_its_new_name_alone(
+    machine: Machine, place: bytes
+) -> None:
+    await machine.files.mkdir(place + b"/old/deep", parents=True)
+    watch = await machine.watch(place, recursive=True)
+    await shell(machine, b"mv old new; echo > new/deep/x; mv new /tmp/away%d" % id(place), place)
+    await shell(machine, b"echo > /tmp/away%d/deep/y; echo > last" % id(place), place)
+    names = [change.name for change in await until(watch, "created", b"last")]
+    assert b"new/deep/x" in names
+    assert not {b"old/deep/x", b"new/deep/y", b"old/deep/y"} & set(names)
     await watch.close()
 
 
@@ -109,8 +122,11 @@ async def test_a_watch_that_nobody_reads_tells_that_it_missed_changes(
     place = b"/dev/shm/" + place.rpartition(b"/")[2]
     await machine.files.mkdir(place)
     watch = await machine.watch(place)
-    script = b"i=0; while [ $i -lt 11000 ]; do echo > %0100d$i; i=$((i+1)); done" % 0
-    await shell(machine, script, place)
+    names = b"'a' * 100, 'b' * 100"
+    loop = b"import os; one, two = %s; os.mkdir(one)\nfor _ in range(5500): " % names
+    loop += b"os.rename(one, two); os.rename(two, one)"
+    done = await machine.run(Command(argv=[b"python3", b"-c", loop], workdir=place))
+    assert done.exit.status == 0, done.errors
     seen = 0
     while (change := await watch.next()) is not None and change.kind != "overflow":
         seen += 1

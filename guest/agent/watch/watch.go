@@ -46,7 +46,7 @@ func Serve(open func() (int, error), isRecursive bool, stream *channel.Stream) e
 	})
 	w.rootWatch, err = w.add(root, "")
 	if err == nil && isRecursive {
-		w.addBelow(root, "", false)
+		w.addBelow(root, "", nil)
 	}
 	syscall.Close(root)
 	if err != nil {
@@ -70,6 +70,8 @@ type watcher struct {
 	missesSome bool   // an overflow is to be told
 	aside      uint32 // the cookie of a file that the agent itself moves into its place
 	isFresh    bool   // and that had no such name before
+	moving     string // a directory that was renamed, until its new name is known
+	movingWith uint32 // the cookie of that
 }
 
 // add watches a directory by its descriptor, so that no name of the user's is looked up.
@@ -82,15 +84,16 @@ func (w *watcher) add(directory int, name string) (int32, error) {
 	return int32(watch), nil
 }
 
-// addBelow watches the directories under an open one, and tells of everything there when it is new: its
-// first entries can be older than the watch.
-func (w *watcher) addBelow(directory int, prefix string, isNew bool) {
+// addBelow watches the directories under an open one. What is in those that were not watched before is told, unless
+// fresh is nil: it can be older than their watch.
+func (w *watcher) addBelow(directory int, prefix string, fresh map[string]bool) {
 	err := walk.Below(directory, func(found *walk.Found) error {
-		if isNew {
-			w.tell(wire.ChangeCreated, prefix+found.Path)
+		path := prefix + found.Path
+		if fresh[path[:strings.LastIndexByte(path, '/')+1]] {
+			w.tell(wire.ChangeCreated, path)
 		}
-		if found.IsDirectory() {
-			w.addNamed(found.Directory, found.Name, prefix+found.Path)
+		if found.IsDirectory() && w.addNamed(found.Directory, found.Name, path) && fresh != nil {
+			fresh[path+"/"] = true
 		}
 		return nil
 	})
@@ -99,24 +102,24 @@ func (w *watcher) addBelow(directory int, prefix string, isNew bool) {
 	}
 }
 
-// addNamed watches a name in an open directory, if it is a directory and there is room.
-func (w *watcher) addNamed(parent int, name, path string) int {
-	if len(w.names) >= directoriesMost {
+// addNamed watches a name in an open directory, if it is a directory and there is room, and says whether
+// that is new.
+func (w *watcher) addNamed(parent int, name, path string) bool {
+	before := len(w.names)
+	if before >= directoriesMost {
 		w.missesSome = true
-		return -1
+		return false
 	}
 	fd, err := syscall.Openat(parent, name,
 		syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return -1 // gone again
+		return false // gone again
 	}
 	defer syscall.Close(fd)
-	watch, err := w.add(fd, path+"/")
-	if err != nil {
+	if _, err = w.add(fd, path+"/"); err != nil {
 		w.missesSome = true
-		return -1
 	}
-	return int(watch)
+	return len(w.names) > before
 }
 
 func (w *watcher) follow() error {
@@ -145,6 +148,7 @@ func (w *watcher) take(events []byte) (isOver bool) {
 		end := syscall.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
 		name := strings.TrimRight(string(events[syscall.SizeofInotifyEvent:end]), "\x00")
 		events = events[end:]
+		w.settleMove(mask, cookie)
 		switch {
 		case mask&syscall.IN_Q_OVERFLOW != 0:
 			w.missesSome = true
@@ -181,7 +185,7 @@ func (w *watcher) takeOne(mask, cookie uint32, directory, name string) {
 		}
 	}
 	if w.isRecursive && mask&syscall.IN_ISDIR != 0 {
-		w.takeDirectory(mask, path)
+		w.takeDirectory(mask, cookie, path)
 	}
 }
 
@@ -196,19 +200,37 @@ var meanings = []struct {
 	{syscall.IN_DELETE, wire.ChangeRemoved},
 }
 
+// settleMove gives up the watches of a directory that was moved away: the event after such a move has its new name,
+// or it has none below the root.
+func (w *watcher) settleMove(mask, cookie uint32) {
+	if w.moving == "" || mask&syscall.IN_MOVED_TO != 0 && cookie == w.movingWith {
+		return
+	}
+	for watch, name := range w.names {
+		if strings.HasPrefix(name, w.moving) {
+			syscall.InotifyRmWatch(w.queue, uint32(watch))
+			delete(w.names, watch)
+		}
+	}
+	w.moving = ""
+}
+
 // takeDirectory keeps the watches in step with the directories. A new one is looked up beneath the root:
 // if the user put something else in its place meanwhile, that is watched or nothing is.
-func (w *watcher) takeDirectory(mask uint32, path string) {
+func (w *watcher) takeDirectory(mask, cookie uint32, path string) {
 	if mask&syscall.IN_MOVED_FROM != 0 {
-		for watch, name := range w.names {
-			if strings.HasPrefix(name, path+"/") {
-				syscall.InotifyRmWatch(w.queue, uint32(watch))
-				delete(w.names, watch)
-			}
-		}
+		w.moving, w.movingWith = path+"/", cookie
 	}
 	if mask&(syscall.IN_CREATE|syscall.IN_MOVED_TO) == 0 {
 		return
+	}
+	if w.moving != "" {
+		for watch, name := range w.names {
+			if below, ok := strings.CutPrefix(name, w.moving); ok {
+				w.names[watch] = path + "/" + below
+			}
+		}
+		w.moving = ""
 	}
 	root, err := w.open()
 	if err != nil {
@@ -220,9 +242,7 @@ func (w *watcher) takeDirectory(mask uint32, path string) {
 		return // gone again
 	}
 	defer syscall.Close(fd)
-	if w.addNamed(fd, ".", path) >= 0 {
-		w.addBelow(fd, path+"/", mask&syscall.IN_CREATE != 0)
-	}
+	w.addBelow(fd, path+"/", map[string]bool{path + "/": w.addNamed(fd, ".", path)})
 }
 
 func (w *watcher) tell(change uint8, name string) {
