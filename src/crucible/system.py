@@ -57,6 +57,10 @@ FOR_TESTS = (
     Need(package="openssl", program="openssl", why="makes certificates for that registry"),
     Need(package="squashfs-tools-ng", program="sqfs2tar", why="reads back what we packed"),
     Need(package="busybox-static", program="busybox", why="makes a small image"),
+    Need(package="musl-tools", program="musl-gcc", why="makes a program with another resolver"),
+    Need(
+        package="postgresql", program="pg_ctlcluster", why="is a database to reach, and its client"
+    ),
 )
 
 _ALIASES = {"amd64": "x86_64", "arm64": "aarch64"}

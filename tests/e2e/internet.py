@@ -32,13 +32,13 @@ class Internet:
     def serving(
         self, *argv: str, ready: bytes, **options: object
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A server inside, up when it has written the line `ready` to its output."""
+        """A server inside, up when it has written a line with `ready` to its output."""
         process = subprocess.Popen(
             [*self.argv, *argv], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
         )
         try:
             assert process.stdout is not None
-            assert ready in process.stdout.readline()
+            assert any(ready in line for line in process.stdout), "it ended before it was ready"
             yield process
         finally:
             process.kill()

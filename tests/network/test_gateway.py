@@ -526,6 +526,7 @@ def test_knocking_again_and_again_is_one_event_with_a_count() -> None:
     for _ in range(50):
         folding.record(refused("evil.example"))
     assert [event.times for event in world.events] == [1]
+    assert len(world.repeats) == 49
     clock.now = FOLD_S
     folding.record(refused("evil.example"))
     assert [event.times for event in world.events] == [1, 49, 1]

@@ -74,6 +74,7 @@ class World:
     dialled: list[str] = field(default_factory=list)
     lookups: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    repeats: list[Event] = field(default_factory=list)
     outlet: PairOutlet = field(default_factory=PairOutlet)
     gateway: Gateway = field(init=False)
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
@@ -95,6 +96,9 @@ class World:
         assert loopback is not None
         stream, _ = await dial([loopback], real)
         return stream, addresses[0]
+
+    def repeat(self, event: Event) -> None:
+        self.repeats.append(event)
 
     def record(self, event: Event) -> None:
         self.events.append(event)

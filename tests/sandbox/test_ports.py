@@ -56,6 +56,15 @@ def test_a_notice_is_told_once_and_only_to_those_who_listen() -> None:
     assert heard == ["a"]
 
 
+def test_whoever_comes_later_is_told_again() -> None:
+    notices, first, second = Notices(), list[str](), list[str]()
+    with notices.to(first.append):
+        notices.tell("a")
+        with notices.to(second.append):
+            notices.tell("a")
+    assert (first, second) == (["a"], ["a"])
+
+
 def test_a_sandbox_that_has_much_to_say_is_cut_short() -> None:
     notices, heard = Notices(), list[str]()
     with notices.to(heard.append):

@@ -57,9 +57,13 @@ class Event:
 
 
 class EventSink(Protocol):
-    """Takes events as they come. Must not wait and must not raise."""
+    """Takes events as they come. Must not wait and must not raise.
+
+    `repeat` is told what is no event of its own yet: the same refusal again, which somebody else may be waiting for.
+    """
 
     def record(self, event: Event) -> None: ...
+    def repeat(self, event: Event) -> None: ...
 
 
 class Folding:
@@ -85,6 +89,7 @@ class Folding:
         if key in self._seen:
             since, last = self._seen[key]
             self._seen[key] = since, replace(event, times=last.times + 1)
+            self._sink.repeat(event)
             return
         self._seen[key] = self._clock(), replace(event, times=0)
         self._sink.record(event)

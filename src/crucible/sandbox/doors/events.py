@@ -1,4 +1,4 @@
-"""The events of a sandbox's network: a line of JSON each; what was refused is told at once as well."""
+"""The events of a sandbox's network: a line of JSON each; what came to nothing is told at once as well."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _MOST_KEPT = 200
 
 
 class NetworkLog:
-    """An `EventSink`: a line of JSON for each event, and a notice for what was refused."""
+    """An `EventSink`: a line of JSON for each event, and a notice for what was refused or failed.
+
+    To the program in the machine the two look alike: its connection is reset.
+    """
 
     def __init__(self, directory: Path, notices: Notices) -> None:
         self._path = directory / LOG_NAME
@@ -34,7 +37,10 @@ class NetworkLog:
             self._kept.append(line)
         with contextlib.suppress(OSError):
             self._write(json.dumps(line) + "\n")
-        if event.outcome in ("denied", "limited", "cut"):
+        self.repeat(event)
+
+    def repeat(self, event: Event) -> None:
+        if event.outcome != "allowed":
             hint = f". {event.hint}" if event.hint else ""
             self._notices.tell(
                 f"network: {event.outcome} {event.host}:{event.port}: {event.reason}{hint}"

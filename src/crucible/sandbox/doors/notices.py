@@ -11,25 +11,36 @@ Listener = Callable[[str], None]
 
 
 class Notices:
-    """Each text is told once, to whoever listens then; a sandbox that has much to say is cut short."""
+    """Everyone who listens is told each text once; a sandbox that has much to say is cut short."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
-        self._told: set[str] = set()
+        self._listeners: list[_Told] = []
 
     def tell(self, text: str) -> None:
-        if not self._listeners or text in self._told or len(self._told) > MOST_NOTICES:
-            return
-        self._told.add(text)
-        if len(self._told) > MOST_NOTICES:
-            text = "Further notices of this sandbox are not shown; see `crucible logs --network`"
         for listener in list(self._listeners):
-            listener(text)
+            listener.tell(text)
 
     @contextmanager
     def to(self, listener: Listener) -> Iterator[None]:
-        self._listeners.append(listener)
+        told = _Told(listener)
+        self._listeners.append(told)
         try:
             yield
         finally:
-            self._listeners.remove(listener)
+            self._listeners.remove(told)
+
+
+class _Told:
+    """What one listener knows already."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._texts: set[str] = set()
+
+    def tell(self, text: str) -> None:
+        if text in self._texts or len(self._texts) > MOST_NOTICES:
+            return
+        self._texts.add(text)
+        if len(self._texts) > MOST_NOTICES:
+            text = "Further notices of this sandbox are not shown; see `crucible logs --network`"
+        self._listener(text)
