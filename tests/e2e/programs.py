@@ -6,7 +6,7 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.images.layers.packing import digest_of, layer_of
@@ -26,9 +26,18 @@ class Tree:
         self._tar = tarfile.open(fileobj=self._packed, mode="w")  # noqa: SIM115 - closed by `tar`
         self._names: set[str] = set()
 
-    def add(self, path: Path, name: str = "") -> None:
-        """A file or a directory of this host, in the same place or in another. Links are followed."""
-        self._add(path.resolve(), name or str(path).lstrip("/"))
+    def add(self, path: Path, name: str = "", *, without: Sequence[str] = ()) -> None:
+        """A file or a directory of this host, in the same place or in another, but for what is so called in it."""
+        name = name or str(path).lstrip("/")
+        if name in self._names:
+            return
+        self._names.add(name)
+
+        def kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+            info.uid = info.gid = 0
+            return None if info.name.rpartition("/")[2] in without else info
+
+        self._tar.add(path.resolve(), name, filter=kept)
 
     def add_program(self, path: Path, name: str = "") -> None:
         self.add(path, name)
@@ -49,11 +58,6 @@ class Tree:
         self._tar.close()
         return self._packed.getvalue()
 
-    def _add(self, path: Path, name: str) -> None:
-        if name not in self._names:
-            self._names.add(name)
-            self._tar.add(path, name, filter=_as_root)
-
 
 def libraries(path: Path) -> list[Path]:
     """All that the loader would map beside a program, the loader itself included."""
@@ -67,12 +71,15 @@ def add_busybox(tree: Tree, path: Path, applets: Iterable[str]) -> None:
         tree.link(f"bin/{name}", "busybox")
 
 
-def make_image(home: Path, name: str, tree: Tree) -> None:
+def make_image(
+    home: Path, name: str, tree: Tree, variables: Mapping[str, str] | None = None
+) -> None:
     """Puts it where a pull would have."""
     blobs = home / "images" / "oci" / "blobs"
     blobs.mkdir(parents=True, exist_ok=True)
     layer = layer_of(blobs, tree.tar())
-    config = ImageConfig(environment=(("PATH", "/usr/bin:/bin"),))
+    environment = {"PATH": "/usr/bin:/bin", **(variables or {})}
+    config = ImageConfig(environment=tuple(environment.items()))
     digest = digest_of(repr((config, layer.digest)).encode())
     reference = f"docker.io/library/{name}"
     pulled.tags_of(home).set(reference, digest, digest)
@@ -80,11 +87,3 @@ def make_image(home: Path, name: str, tree: Tree) -> None:
         reference=reference, digest=digest, config_digest=digest, config=config, layers=(layer,)
     )
     make_root(made, home)
-
-
-def _as_root(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if "__pycache__" in info.name:
-        return None
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    return info

@@ -112,8 +112,6 @@ def test_programs_of_model_providers_are_told_where_the_endpoint_is() -> None:
         "ANTHROPIC_API_KEY": secrets.placeholders["ANTHROPIC_API_KEY"],
         "ANTHROPIC_BASE_URL": "http://anthropic.crucible.internal",
     }
-    assert not secrets.needs_authority
-    assert made("TOKEN:api.example.com").needs_authority
     for provider in providers():
         assert provider_at(provider.endpoint) is provider
         for url in provider.variables.values():

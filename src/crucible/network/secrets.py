@@ -120,11 +120,6 @@ class Secrets:
                 found |= provider.variables
         return found
 
-    @property
-    def needs_authority(self) -> bool:
-        """Whether some host can only be served with certificates of ours."""
-        return any(provider_of(secret.host.name) is None for secret in self._secrets)
-
     def bound(self, host: str, port: int) -> tuple[Secret, ...]:
         return tuple(secret for secret in self._secrets if secret.is_for(host, port))
 

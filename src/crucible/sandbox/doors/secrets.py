@@ -51,7 +51,7 @@ class SandboxSecrets:
         placeholders = {**known, **secrets.placeholders}
         if placeholders != known:
             _write(directory / PLACEHOLDERS_NAME, json.dumps(placeholders))
-        authority = _authority(directory, name) if secrets.needs_authority else None
+        authority = _authority(directory, name) if secrets else None
         return cls(placeholders, secrets, authority)
 
     @property

@@ -1,0 +1,168 @@
+"""The libraries of model providers as they are on PyPI, in a sandbox that has no key.
+
+They find the plain endpoints by the variables that are set there, and the key gets to the provider all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import itertools
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import CommandLine
+from tests.e2e.internet import internet
+from tests.e2e.programs import Tree, libraries, make_image
+
+# Python and these libraries are a lot to load for a processor that is emulated.
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(1200)]
+
+KEY = "sk-a-key-that-is-nowhere-in-the-machine"
+HOSTS = {
+    "api.anthropic.com": ["93.184.216.34"],
+    "api.openai.com": ["93.184.216.35"],
+    "api.groq.com": ["93.184.216.36"],
+}
+VARIABLES = {
+    "ANTHROPIC_API_KEY": "api.anthropic.com",
+    "OPENAI_API_KEY": "api.openai.com",
+    "GROQ_API_KEY": "api.groq.com",
+}
+ANTHROPIC = """
+import anthropic
+client = anthropic.Anthropic(max_retries=0)
+asked = dict(model="m", max_tokens=9, messages=[{"role": "user", "content": "a word"}])
+print(client.messages.create(**asked).content[0].text)
+said = []
+with client.messages.stream(**asked) as stream:
+    for text in stream.text_stream:
+        if not said:
+            client.models.list()
+        said.append(text)
+print(said, client.api_key.startswith("crucible-secret-"))
+"""
+CHAT = """
+client = {library}.{client}(max_retries=0)
+asked = dict(model="m", messages=[{{"role": "user", "content": "a word"}}])
+print(client.chat.completions.create(**asked).choices[0].message.content)
+said = []
+for event in client.chat.completions.create(stream=True, **asked):
+    if not said:
+        client.models.list()
+    said.append(event.choices[0].delta.content)
+print(said, client.api_key.startswith("crucible-secret-"))
+"""
+OPENAI = "import openai\n" + CHAT.format(library="openai", client="OpenAI")
+GROQ = "import groq\n" + CHAT.format(library="groq", client="Groq")
+REFUSED = """
+import groq
+try:
+    groq.Groq(max_retries=0).models.list()
+except groq.APIStatusError as error:
+    print(error.status_code, error.response.text)
+"""
+
+
+@pytest.fixture(scope="module")
+def box(module_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """The command line of somebody with keys, and a machine `box` that has none."""
+    directory = tmp_path_factory.mktemp("internet")
+    certificate, key = directory / "own.pem", directory / "key.pem"
+    names = ",".join(f"DNS:{name}" for name in HOSTS)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=tests",
+         "-addext", f"subjectAltName={names}", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = Path(__file__).with_name("model_providers.py")
+    make_image(
+        module_home,
+        "sdks:1",
+        _python_with("anthropic", "groq", "openai"),
+        {"PYTHONPATH": "/packages"},
+    )
+    crucible = CommandLine(module_home)
+    crucible.environment |= dict.fromkeys(VARIABLES, KEY) | {"SSL_CERT_FILE": str(certificate)}
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    with (
+        internet(directory, HOSTS) as made,
+        made.serving(
+            *("env", f"KEY_DIGEST={digest}", sys.executable),
+            *(str(server), str(certificate), str(key)),
+            ready=b"ready",
+        ),
+    ):
+        crucible.argv = [*made.argv, *crucible.argv]
+        bound = [
+            word for name, host in VARIABLES.items() for word in ("--secret", f"{name}:{host}")
+        ]
+        crucible.ok(
+            "create", "box", "--image", "sdks:1", "-m", "1G", "--network", "allowlist", *bound
+        )
+        crucible.ok("start", "box")
+        try:
+            yield crucible
+        finally:
+            crucible("rm", "--force", "box")
+
+
+@pytest.mark.parametrize("program", [ANTHROPIC, OPENAI, GROQ], ids=["anthropic", "openai", "groq"])
+def test_a_library_gets_its_answers_as_they_come_and_has_no_key(
+    box: CommandLine, program: str
+) -> None:
+    done = box("exec", "box", "python3", "-c", program, timeout=500)
+    assert done.stdout.decode().splitlines() == ["fetched", "['fet', 'ched'] True"], done.stderr
+
+
+def test_a_library_is_told_when_its_provider_is_forbidden(box: CommandLine) -> None:
+    box.ok("network", "deny", "box", "api.groq.com")
+    try:
+        done = box("exec", "box", "python3", "-c", REFUSED, timeout=500)
+    finally:
+        box.ok("network", "remove", "box", "api.groq.com")
+    assert done.stdout.startswith(b"403 crucible: api.groq.com:443 was refused"), done.stderr
+    assert b"network: denied api.groq.com:443" in done.stderr
+
+
+def _python_with(*names: str) -> Tree:
+    """This host's own Python, and these packages with all that they need in `/packages`."""
+    tree = Tree()
+    tree.add_program(Path(sys.executable).resolve(), "usr/bin/python3")
+    standard = Path(sysconfig.get_path("stdlib"))
+    unneeded = ("test", "tests", "idlelib", "tkinter", "ensurepip", "site-packages")
+    tree.add(standard, without=(*unneeded, "dist-packages"))
+    extensions = [*standard.glob("lib-dynload/*.so")]
+    for distribution in _needed(names):
+        for file in distribution.files or ():
+            path = Path(str(file.locate()))
+            # Programs of a package lie outside of it.
+            if ".." not in file.parts and path.exists():
+                tree.add(path, f"packages/{file}")
+                extensions += [path] if path.suffix == ".so" else []
+    for library in itertools.chain.from_iterable(map(libraries, extensions)):
+        tree.add(library)
+    return tree
+
+
+def _needed(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
+    """These and what they require, as far as it is installed: extras are not."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    waiting = list(names)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
+            continue
+        try:
+            found[name] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            assert name not in names, f"{name} is not installed"
+            continue
+        needs = [text for text in found[name].requires or () if "extra ==" not in text]
+        waiting += [match[0] for text in needs if (match := re.match(r"[A-Za-z0-9._-]+", text))]
+    return list(found.values())
