@@ -97,23 +97,33 @@ async def prepare_template(config: Config, report: Report) -> None:
         pass
 
 
-def run_owner(config: Config, doors: Callable[[Service], Doors] | None = None) -> bool:
+def run_owner(
+    config: Config, doors: Callable[[Service], Doors] | None = None, *, stays: bool = False
+) -> bool:
     """Serves as this user's owner until there is nothing to hold; False, at once, if there is one.
 
-    With `doors` it serves those too, and stays until it is told to leave.
+    One that `stays`, or has `doors` to serve, is the daemon: it takes over from who was started on demand, and leaves
+    when it is told to.
     """
     import asyncio
 
-    from crucible.sandbox.owner import Owner, hold_lock
+    from crucible.sandbox.owner import Owner
     from crucible.sandbox.service.progress import to_client
+    from crucible.sandbox.succession import hold_daemon_lock, hold_lock
 
-    if hold_lock(config.home) is None:
+    is_daemon = stays or doors is not None
+    if (hold_daemon_lock if is_daemon else hold_lock)(config.home) is None:
         return False
     _refuse_huge_pages()
 
     async def serve() -> None:
-        own = manager(config, to_client)
-        await Owner(own, idle_s=config.owner_idle_s, doors=doors).serve()
+        owner = Owner(
+            manager(config, to_client),
+            idle_s=None if is_daemon else config.owner_idle_s,
+            drain_s=config.drain_s,
+            doors=doors,
+        )
+        await owner.serve()
 
     asyncio.run(serve())
     return True

@@ -16,6 +16,7 @@ class Config:
     home: Path
     template_limit_mib: int = 8192
     owner_idle_s: float = 30.0
+    drain_s: float = 10.0
     pulls_images: bool = True
 
 
@@ -25,6 +26,7 @@ def load_config(environment: dict[str, str] | None = None) -> Config:
         home=_home(values),
         template_limit_mib=_number(values, "CRUCIBLE_TEMPLATE_LIMIT_MIB", 8192),
         owner_idle_s=float(_number(values, "CRUCIBLE_OWNER_IDLE_S", 30)),
+        drain_s=float(_number(values, "CRUCIBLE_DRAIN_S", 10)),
         pulls_images=_pulls_images(values),
     )
 

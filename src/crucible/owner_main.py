@@ -1,24 +1,33 @@
-"""`python -m crucible.owner_main`: the owner as a process of its own.
+"""`python -m crucible.owner_main [--daemon [--foreground]]`: the owner as a process of its own.
 
-Its standard output is for whoever started it: one line of JSON if it cannot begin, and then why.
+Its standard output is for whoever started it: one line of JSON if it cannot begin, and then why. In the foreground
+that is a person or a supervisor, who reads standard error.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Sequence
 
 from crucible.assemble import run_owner
 from crucible.config import load_config
-from crucible.errors import CrucibleError
+from crucible.errors import CrucibleError, DaemonRunning
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
+    given = sys.argv[1:] if words is None else list(words)
     starter = os.dup(1)
     os.dup2(2, 1)
     try:
-        run_owner(load_config())
+        served = run_owner(load_config(), stays="--daemon" in given)
+        if "--foreground" in given and not served:
+            raise DaemonRunning
     except CrucibleError as error:
+        if "--foreground" in given:
+            sys.stderr.write(f"error: {error.message} ({error.code})\nhint: {error.hint}\n")
+            sys.exit(error.exit_status)
         os.write(starter, json.dumps(error.as_fields()).encode())
         raise
 

@@ -62,6 +62,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "This machine",
         (
             ("setup", "machine", "Prepare this machine: kernel, base image, template"),
+            ("daemon", "daemon", "Start, stop and look at the program that keeps machines warm"),
             ("serve", "serve", "Serve the HTTP API in the foreground"),
             ("token", "tokens", "Make, list and revoke tokens for the HTTP API"),
             ("doctor", "machine", "Check what works here, and how to mend what does not"),

@@ -68,7 +68,7 @@ class Owner:
 
     def _start_and_wait(self) -> socket.socket | None:
         """None if the owner that was started was killed before it listened: then nobody else will come."""
-        process = self._start()
+        process = self.launch()
         deadline = time.monotonic() + START_DEADLINE_S
         is_gone = False
         try:
@@ -79,7 +79,7 @@ class Owner:
                 if not is_gone and (status := process.poll()) is not None:
                     if status < 0:
                         return None
-                    _raise_what_it_told(process)
+                    raise_what_it_told(process)
                     # Another may have won the race and still be on its way to its socket.
                     is_gone = True
                     deadline = min(deadline, time.monotonic() + LOSER_GRACE_S)
@@ -97,7 +97,8 @@ class Owner:
             hint=f"Read {self._home / LOG_NAME}, and run `crucible doctor`",
         )
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> subprocess.Popen[bytes]:
+        """A new process, whoever else may be there. It lives on after us."""
         import subprocess
 
         try:
@@ -133,7 +134,7 @@ class Owner:
         return f": {spoken[-1]}" if spoken else ""
 
 
-def _raise_what_it_told(process: subprocess.Popen[bytes]) -> None:
+def raise_what_it_told(process: subprocess.Popen[bytes]) -> None:
     """An owner that cannot begin says why before it ends; one that another was faster than says nothing."""
     told = process.stdout.read(LARGEST_ERROR_BYTES) if process.stdout is not None else b""
     if told:

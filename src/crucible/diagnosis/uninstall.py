@@ -108,7 +108,7 @@ def _check_idle(records: list[SandboxRecord]) -> None:
 
 def _take_ownership(home: Path) -> int:
     """Sends the owner away, and becomes it: nobody can start another meanwhile."""
-    from crucible.sandbox.owner import hold_lock
+    from crucible.sandbox.succession import hold_lock
 
     deadline = time.monotonic() + _OWNER_DEADLINE_S
     while time.monotonic() < deadline:

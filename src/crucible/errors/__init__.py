@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crucible.errors.base import *
     from crucible.errors.build import *
+    from crucible.errors.daemon import *
     from crucible.errors.doors import *
     from crucible.errors.images import *
     from crucible.errors.network import *
@@ -31,6 +32,7 @@ else:
         "network",
         "build",
         "doors",
+        "daemon",
     )
 
     def __getattr__(name: str) -> object:

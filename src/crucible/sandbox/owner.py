@@ -1,26 +1,24 @@
 """The one program per user that holds the running sandboxes and serves any number of clients.
 
-It is started by the first command that needs it and leaves when there is nothing to hold. When it
-dies, the machines live on; the next one takes them over.
+It is started by the first command that needs it and leaves when there is nothing to hold; or by
+`crucible daemon start`, and stays. When it dies, the machines live on; the next one takes them over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-from crucible.client.connection import Owner as Client
 from crucible.client.protocol import SOCKET_NAME
-from crucible.errors import SandboxError, StateDamaged
+from crucible.errors import SandboxError
+from crucible.sandbox import log
 from crucible.sandbox.expiry import Expiry
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
@@ -29,55 +27,12 @@ from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.dispatch import Service
 from crucible.sandbox.takeover import take_all_over
 
-LOCK_NAME = "owner.lock"
 _BACKLOG = 128
 _ACCEPT_AGAIN_S = 0.5
-_SUCCESSION_S = 5.0
-_LOOK_AGAIN_S = 0.02
-
-
-def hold_lock(home: Path) -> int | None:
-    """Our right to be the owner, as a descriptor; None if another process is it.
-
-    One that has stopped listening is on its way out, and is waited for.
-    """
-    path = home / LOCK_NAME
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StateDamaged(
-            f"{path} cannot be used: {error.strerror}", hint="Move it away and try again"
-        ) from None
-    deadline = time.monotonic() + _SUCCESSION_S
-    while not _is_locked(descriptor):
-        if _is_listening(home) or time.monotonic() > deadline:
-            os.close(descriptor)
-            return None
-        time.sleep(_LOOK_AGAIN_S)
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
-    return descriptor
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_listening(home: Path) -> bool:
-    connection = Client(home).connect_if_running()
-    if connection is None:
-        return False
-    connection.close()
-    return True
 
 
 class Doors(Protocol):
-    """Further ways in, beside the owner's own socket. An owner that has them stays until it is told to leave."""
+    """Further ways in, beside the owner's own socket."""
 
     async def open(self) -> None:
         """Called when the machines of a holder before us are in our hands."""
@@ -89,28 +44,35 @@ class Doors(Protocol):
 
 
 class Owner:
+    """`idle_s` None: it stays until it is told to leave."""
+
     def __init__(
         self,
         manager: Manager,
         *,
-        idle_s: float,
+        idle_s: float | None,
+        drain_s: float = 0.0,
         doors: Callable[[Service], Doors] | None = None,
     ) -> None:
         self._manager = manager
         self._service = Service(manager)
-        self._doors = None if doors is None else doors(self._service)
         self._idle_s = idle_s
+        self._drain_s = drain_s
+        self._doors = None if doors is None else doors(self._service)
+        self._began = time.time()
         self._clients: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
+        self._hurrying = asyncio.Event()
         self._ready = asyncio.Event()
         self._service.extra["ping"] = self._ping
+        self._service.extra["status"] = self._status
         self._service.extra["shutdown"] = self._shutdown
 
     async def serve(self) -> None:
         """Until told to leave, or until nothing has been held or asked for some time."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._leaving.set)
+            loop.add_signal_handler(number, self._told_to_leave)
         listener = self._listen()
         try:
             accepting = asyncio.create_task(self._accept(listener))
@@ -119,22 +81,42 @@ class Owner:
                 await self._doors.open()
             self._ready.set()
             expiry = Expiry(self._manager)
-            expiring = asyncio.create_task(expiry.run())
+            tasks = [accepting, asyncio.create_task(expiry.run())]
+            self._tell(f"holds {len(self._manager.held)} sandboxes")
             while not self._leaving.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._idle_s):
                         await self._leaving.wait()
-                is_idle = not self._manager.held and not self._clients and not expiry.is_busy
-                if is_idle and self._doors is None:
+                if self._idle_s is not None and self._is_idle(expiry):
                     break
-            accepting.cancel()
-            expiring.cancel()
+            for task in tasks:
+                task.cancel()
         finally:
             (self._manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
             listener.close()
-            if self._doors is not None:
-                await self._doors.drain()
+        await self._drain()
         await self._leave()
+
+    def _told_to_leave(self) -> None:
+        """Twice is for those who do not want to wait."""
+        if self._leaving.is_set():
+            self._hurrying.set()
+        self._leaving.set()
+
+    def _is_idle(self, expiry: Expiry) -> bool:
+        return not self._manager.held and not self._clients and not expiry.is_busy
+
+    async def _drain(self) -> None:
+        """What would be lost with us gets some time to end. Commands in named sandboxes go on without us."""
+        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._service.idle())]
+        if self._doors is not None:
+            waiting.append(asyncio.create_task(self._doors.drain()))
+        hurry: asyncio.Task[Any] = asyncio.create_task(self._hurrying.wait())
+        drained: asyncio.Task[Any] = asyncio.create_task(_all_of(waiting))
+        await asyncio.wait(
+            {drained, hurry}, timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        await _cancel([drained, hurry, *waiting])
 
     async def _take_over(self) -> None:
         manager = self._manager
@@ -197,11 +179,33 @@ class Owner:
         return {
             "pid": os.getpid(),
             "held": len(self._manager.held),
+            "is_daemon": self._idle_s is None,
             "has_doors": self._doors is not None,
+        }
+
+    async def _status(self, request: dict[str, object], client: Conversation) -> dict[str, object]:
+        return {
+            **await self._ping(request, client),
+            "since": self._began,
+            "busy": self._service.unfinished,
         }
 
     async def _shutdown(
         self, request: dict[str, object], client: Conversation
     ) -> dict[str, object]:
-        self._leaving.set()
+        self._told_to_leave()
         return {"pid": os.getpid()}
+
+    def _tell(self, what: str) -> None:
+        if self._idle_s is None:
+            log.tell(f"daemon {os.getpid()} {what}")
+
+
+async def _all_of(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

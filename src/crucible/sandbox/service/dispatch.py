@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +40,9 @@ _FOR_CLIENT = frozenset(
     ("run", "execs", "logs", "tar_in", "tar_out", "read", "stat", "tree", "baseline", "stats", "ports")
 )  # fmt: skip
 
+# What is not lost when the owner leaves: a client asks the next one to go on, or just asks again.
+_OUTLIVES_US = frozenset(("exec", "attach", "logs", "dial", "ping", "status", "shutdown"))
+
 REQUEST_S = 10.0
 
 Verb = Callable[[dict[str, Any], Conversation], Coroutine[Any, Any, dict[str, Any]]]
@@ -55,6 +60,8 @@ class Service:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         self.extra: dict[str, Verb] = {}
+        self.unfinished = 0
+        self._settled = asyncio.Condition()
 
     @cached_property
     def commands(self) -> Commands:
@@ -117,7 +124,24 @@ class Service:
         await client.accept()
         progress.listen(client)
         work = verb(request, client)
-        await client.succeed(await (client.while_there(work) if name in _FOR_CLIENT else work))
+        async with self.counted() if name not in _OUTLIVES_US else nullcontext():
+            await client.succeed(await (client.while_there(work) if name in _FOR_CLIENT else work))
+
+    @asynccontextmanager
+    async def counted(self) -> AsyncIterator[None]:
+        """Around work that would be lost if we left now."""
+        self.unfinished += 1
+        try:
+            yield
+        finally:
+            self.unfinished -= 1
+            async with self._settled:
+                self._settled.notify_all()
+
+    async def idle(self) -> None:
+        """Returns when nothing is unfinished."""
+        async with self._settled:
+            await self._settled.wait_for(lambda: not self.unfinished)
 
     async def close(self) -> None:
         await self.executions.close()

@@ -1,0 +1,147 @@
+"""`daemon`: the program that stays, holds the sandboxes and keeps machines warm."""
+
+from __future__ import annotations
+
+from crucible.cli.grammar import Arguments, Command, Option
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from crucible.client.daemon import Daemon
+
+_NOT_RUNNING = 3
+_DEFAULT_LINES = "100"
+
+
+def start(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    if arguments.flag("foreground"):
+        return _serve()
+    found, was_started = _daemon().start()
+    state = "runs" if was_started else "was running already"
+    render.tell(f"The daemon {state} (process {found['pid']}, holds {found['held']} sandboxes)")
+    return 0
+
+
+def status(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    found = _daemon().status()
+    is_running = found is not None and bool(found.get("is_daemon"))
+    if arguments.flag("json"):
+        render.show_json({**(found or {}), "running": is_running})
+    elif found is not None and is_running:
+        render.show_facts(_facts(found))
+    else:
+        render.tell("The daemon is not running; start it with `crucible daemon start`")
+    return 0 if is_running else _NOT_RUNNING
+
+
+def stop(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    pid = _daemon().stop()
+    if pid is None:
+        render.tell("The daemon is not running")
+    else:
+        render.tell(f"The daemon (process {pid}) has left; named sandboxes live on")
+    return 0
+
+
+def logs(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.cli.commands import daemon_log
+
+    given = arguments.value("lines")
+    lines = daemon_log.line_count(_DEFAULT_LINES if given is None else given)
+    path = _daemon().log
+    if not path.exists():
+        render.tell("There is no log yet; start the daemon with `crucible daemon start`")
+        return 0
+    daemon_log.show(path, lines, follows=arguments.flag("follow"))
+    return 0
+
+
+def _daemon() -> Daemon:
+    from crucible.client.daemon import Daemon
+    from crucible.config import load_config
+
+    return Daemon(load_config().home)
+
+
+def _serve() -> int:
+    """In this very process, for whoever supervises it; the log goes to standard error."""
+    import os
+
+    from crucible.client.daemon import daemon_command
+
+    command = daemon_command(["--foreground"])
+    os.execv(command[0], command)  # noqa: S606 - our own interpreter
+
+
+def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    import time
+
+    from crucible.cli import render
+
+    return [
+        ("process", str(found["pid"])),
+        ("running for", render.duration(time.time() - float(found["since"]))),
+        ("sandboxes held", str(found["held"])),
+        ("requests in work", str(found["busy"])),
+    ]
+
+
+COMMANDS = (
+    Command(
+        "daemon",
+        subcommands=(
+            Command(
+                "start",
+                start,
+                options=(Option("foreground", "stay in this process, for a supervisor"),),
+                summary="Start the daemon; it takes over what is running",
+                notes="Sandboxes that run already, and the commands in them, are taken over as they are.",
+                examples=(("crucible daemon start", "returns when it serves"),),
+            ),
+            Command(
+                "status",
+                status,
+                options=(Option("json", "print JSON"),),
+                summary="Show how the daemon is",
+                notes="The exit status is 0 when it runs and 3 when it does not.",
+                examples=(("crucible daemon status --json", "for programs"),),
+            ),
+            Command(
+                "stop",
+                stop,
+                summary="Stop the daemon; named sandboxes live on",
+                notes="""\
+Commands of `crucible run` get CRUCIBLE_DRAIN_S seconds (default: 10) to end. Named
+sandboxes and the commands in them go on; the next command on one finds them.""",
+                examples=(("crucible daemon stop", "returns when it has left"),),
+            ),
+            Command(
+                "logs",
+                logs,
+                options=(
+                    Option("follow", "wait for more", short="f"),
+                    Option(
+                        "lines",
+                        "how many of the last lines (default: 100)",
+                        metavar="COUNT",
+                        short="n",
+                    ),
+                ),
+                summary="Show what the daemon has logged",
+                examples=(("crucible daemon logs -f", "watch it at work"),),
+            ),
+        ),
+        examples=(
+            ("crucible daemon start", "from now on `crucible run` takes machines that wait warm"),
+            ("crucible daemon status", "how it is"),
+        ),
+    ),
+)
