@@ -60,7 +60,8 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
     assert f"| `CRUCIBLE_OWNER_IDLE_S` | `{config.owner_idle_s:g}` |" in SETTINGS
     assert "| `CRUCIBLE_PULL` | `missing` |" in SETTINGS
     assert config.pulls_images
-    assert len(fields(Config)) == 4
+    assert f"| `CRUCIBLE_DRAIN_S` | `{config.drain_s:g}` |" in SETTINGS
+    assert len(fields(Config)) == 5
 
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:

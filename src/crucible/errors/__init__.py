@@ -31,7 +31,10 @@ else:
         "volumes",
         "network",
         "build",
+<<<<<<< HEAD
         "doors",
+=======
+>>>>>>> 179140b (List the errors of the daemon and its setting)
         "daemon",
     )
 
