@@ -31,10 +31,7 @@ else:
         "volumes",
         "network",
         "build",
-<<<<<<< HEAD
         "doors",
-=======
->>>>>>> 179140b (List the errors of the daemon and its setting)
         "daemon",
     )
 
