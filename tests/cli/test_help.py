@@ -16,7 +16,8 @@ ALL = [(command, path) for command, path in commands() if path[0] not in table.A
 PROMISED = {
     "run", "create", "start", "stop", "exec", "attach", "remove", "list", "inspect", "logs", "stats",
     "cp", "diff", "apply", "pause", "resume", "snapshot", "volume", "fork", "image", "ports", "prune", "setup",
-    "doctor", "demo", "version", "system", "completion", "detect", "config", "open", "network", "serve", "token", "daemon",
+    "doctor", "demo", "version", "system", "completion", "detect", "config", "open", "network", "serve", "token",
+    "daemon",
 }  # fmt: skip
 
 
