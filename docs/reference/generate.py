@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
 import sys
 import textwrap
@@ -75,7 +76,11 @@ _MEANINGS = {
 
 
 def pages() -> dict[Path, str]:
-    return {HERE / "cli.md": cli_page(), HERE / "errors.md": errors_page()}
+    return {
+        HERE / "cli.md": cli_page(),
+        HERE / "errors.md": errors_page(),
+        HERE.parent.parent / "api" / "openapi.json": openapi_page(),
+    }
 
 
 def cli_page() -> str:
@@ -93,6 +98,12 @@ def errors_page() -> str:
         for kind in sorted(error_classes(), key=lambda kind: kind.code)
     ]
     return _ERRORS_HEAD + "".join(rows)
+
+
+def openapi_page() -> str:
+    from crucible.server.app import openapi_document
+
+    return json.dumps(openapi_document(), indent=2, ensure_ascii=False) + "\n"
 
 
 def error_classes() -> list[type[CrucibleError]]:

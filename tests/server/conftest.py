@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -50,6 +51,13 @@ class Server:
             transport=transport, base_url="http://crucible", timeout=120
         ) as client:
             yield client
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for what comes about by itself."""
+    async with asyncio.timeout(120):
+        while not is_so():  # noqa: ASYNC110 - nobody could wake us
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

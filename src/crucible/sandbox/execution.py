@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,7 +117,7 @@ class Execution:
         finally:
             watcher.close()
 
-    async def follow(self, starts: Starts | None = None) -> AsyncIterator[Chunk]:
+    async def follow(self, starts: Starts | None = None) -> AsyncGenerator[Chunk, None]:
         """All its output from these offsets on, to its end. What was given counts as taken when more is asked for."""
         with self.watching(starts) as watcher:
             while (chunk := await watcher.next()) is not None:

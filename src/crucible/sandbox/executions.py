@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from crucible.errors import CommandMissing
@@ -31,7 +31,7 @@ class Past:
     exit: Exit | None
     kept: StreamLog
 
-    async def follow(self, starts: Starts | None = None) -> AsyncIterator[Chunk]:
+    async def follow(self, starts: Starts | None = None) -> AsyncGenerator[Chunk, None]:
         for chunk in self.kept.since(starts or beginnings()):
             yield chunk
 

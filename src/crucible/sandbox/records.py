@@ -239,6 +239,13 @@ class Records:
         rows = self._read("SELECT * FROM audit ORDER BY number DESC LIMIT ?", limit)
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 
+    def audit_after(self, number: int, limit: int) -> list[dict[str, Any]]:
+        """Lines after this one, the oldest first."""
+        rows = self._read(
+            "SELECT * FROM audit WHERE number > ? ORDER BY number LIMIT ?", number, limit
+        )
+        return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+
     def _read(self, query: str, *values: str | int) -> list[sqlite3.Row]:
         try:
             return self._db.execute(query, values).fetchall()

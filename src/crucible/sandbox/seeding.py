@@ -7,9 +7,10 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from crucible.errors import PathRefused
+from crucible.errors import BadSetting, PathRefused
 from crucible.images.catalog import Image
 from crucible.images.report import NOTICE, Report
+from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.session import Session
 
 BASELINE_NAME = "baseline.jsonl"
@@ -23,6 +24,25 @@ def baseline_name(target: str = "") -> str:
     import hashlib
 
     return f"baseline-{hashlib.sha256(os.fsencode(target)).hexdigest()[:16]}.jsonl"
+
+
+def baseline_of(record: SandboxRecord, target: str = "") -> tuple[str, Path]:
+    """The directory of the host that the workspace, or the writable mount at `target`, is a copy of; its baseline."""
+    source = record.host_directory
+    if target:
+        from crucible.sandbox.mounts import parse_mount
+
+        mounts = map(parse_mount, record.spec.mounts)
+        source = next(
+            (mount.source for mount in mounts if mount.is_writable and mount.target == target), None
+        )
+    path = record.directory / baseline_name(target)
+    if source is None or not path.exists():
+        raise BadSetting(
+            f"Sandbox {record.name!r} was not made from a directory",
+            hint="Create it with `crucible create NAME --dir PATH`, and start it",
+        )
+    return source, path
 
 
 def check_source(path: Path) -> Path:

@@ -11,16 +11,47 @@ from fastapi import FastAPI
 from crucible.server import problems
 from crucible.server.domain import Domain
 from crucible.server.models.base import Problem
-from crucible.server.routes import commands, health, sandboxes
+from crucible.server.routes import (
+    commands,
+    figures,
+    files,
+    health,
+    images,
+    metrics,
+    network,
+    runs,
+    sandboxes,
+    state,
+    system,
+    terminals,
+    tokens,
+    volumes,
+)
 from crucible.server.wire import Wire
 
 PREFIX = "/api/v1"
+_MODULES = (
+    runs, sandboxes, commands, terminals, files, state, network, figures, images, volumes, tokens, system,
+)  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 
 Every error is a problem document (RFC 9457) with a code that does not change."""
 
 
 def build_app(domain: Domain, wires: Sequence[Wire] = ()) -> FastAPI:
+    app = _own_app()
+    app.state.domain = domain
+    for wire in wires:
+        app.mount(wire.prefix, wire.app, name=wire.name)
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """What `api/openapi.json` is made of; no home and no machine are needed to know it."""
+    return _own_app().openapi()
+
+
+def _own_app() -> FastAPI:
     app = FastAPI(
         title="Crucible",
         version=version("crucible"),
@@ -32,13 +63,11 @@ def build_app(domain: Domain, wires: Sequence[Wire] = ()) -> FastAPI:
         responses=_problems(),
         redirect_slashes=False,
     )
-    app.state.domain = domain
     app.include_router(health.router)
-    for module in (sandboxes, commands):
+    app.include_router(metrics.router)
+    for module in _MODULES:
         app.include_router(module.router, prefix=PREFIX)
     problems.install(app)
-    for wire in wires:
-        app.mount(wire.prefix, wire.app, name=wire.name)
     return app
 
 

@@ -86,5 +86,14 @@ MAY_RUN = Depends(_may_run)
 MAY_ADMINISTER = Depends(_may_administer)
 
 
-TheDomain = Annotated[Domain, Depends(domain_of)]
-TheCaller = Annotated[Caller, Depends(caller_of)]
+async def _the_domain(connection: HTTPConnection) -> Domain:
+    # What is not asynchronous would be called in a thread.
+    return domain_of(connection)
+
+
+async def _the_caller(connection: HTTPConnection) -> Caller:
+    return caller_of(connection)
+
+
+TheDomain = Annotated[Domain, Depends(_the_domain)]
+TheCaller = Annotated[Caller, Depends(_the_caller)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from starlette.requests import HTTPConnection
 
@@ -23,6 +25,11 @@ class Domain:
     store: Store
     is_ready: bool = True
     started_at: float = field(default_factory=time.time)
+    _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
+    def turn(self, key: str) -> asyncio.Lock:
+        """Whoever does what this names holds it; it exists as long as somebody holds or wants it."""
+        return self._turns.setdefault(key, asyncio.Lock())
 
 
 def domain_of(connection: HTTPConnection) -> Domain:

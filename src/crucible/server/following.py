@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from crucible.errors import CrucibleError
 from crucible.sandbox.execution import Execution, Starts, beginnings
@@ -27,11 +28,12 @@ async def collect(execution: Execution, input: bytes, *, most: int, encoding: En
     kept = {Channel.OUTPUT: bytearray(), Channel.ERRORS: bytearray()}
     sizes = {Channel.OUTPUT: 0, Channel.ERRORS: 0}
     try:
-        async for chunk in execution.follow():
-            sizes[chunk.channel] += len(chunk.data)
-            room = most - len(kept[chunk.channel])
-            if room > 0:
-                kept[chunk.channel] += chunk.data[:room]
+        async with aclosing(execution.follow()) as following:
+            async for chunk in following:
+                sizes[chunk.channel] += len(chunk.data)
+                room = most - len(kept[chunk.channel])
+                if room > 0:
+                    kept[chunk.channel] += chunk.data[:room]
         exit = await execution.wait()
     finally:
         if feeding is not None:
@@ -51,7 +53,7 @@ async def collect(execution: Execution, input: bytes, *, most: int, encoding: En
 
 async def events(
     command: Execution | Past, request_id: str, starts: Starts | None = None, input: bytes = b""
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """`started`, then `output` and `errors`, then `exit` or, if its sandbox failed, `error`."""
     starts = starts or beginnings()
     numbering = Numbering(starts)
@@ -60,9 +62,10 @@ async def events(
         feeding = asyncio.ensure_future(feed(command, input))
     try:
         yield event("started", CommandFacts.of(command).model_dump())
-        async for chunk in command.follow(starts):
-            if told := numbering.tell(chunk):
-                yield told
+        async with aclosing(command.follow(starts)) as following:
+            async for chunk in following:
+                if told := numbering.tell(chunk):
+                    yield told
         if rest := numbering.rest():
             yield rest
         exit = await command.wait() if isinstance(command, Execution) else command.exit

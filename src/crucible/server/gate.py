@@ -9,6 +9,7 @@ import asyncio
 import re
 import secrets
 import time
+import traceback
 from collections.abc import Collection, Sequence
 
 from starlette.datastructures import MutableHeaders
@@ -72,8 +73,11 @@ class Gate:
             if not passage.has_begun:
                 response = wire.refuse(problems.from_exception(error), request_id)
                 await response(scope, receive, passage.send)
-            elif not isinstance(error, OSError | TimeoutError | CrucibleError):
-                raise
+            elif (
+                not isinstance(error, OSError | TimeoutError | CrucibleError)
+                and passage.status < 500
+            ):
+                traceback.print_exception(error)
         finally:
             self._journal.note(scope, passage.status, time.perf_counter() - began)
 

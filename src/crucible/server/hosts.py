@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from crucible.errors import Forbidden
 
 _LOCAL = frozenset(("localhost", "localhost.localdomain"))
 _LONGEST = 300
+_HOST = re.compile(r"[A-Za-z0-9.:_\[\]-]{1,300}\Z")
 
 
 def check_host(connection: HTTPConnection, names: Collection[str]) -> None:
@@ -43,7 +45,7 @@ def urlsplit_netloc(origin: str) -> str | None:
 
 def _name_in(host: str) -> str | None:
     """Without its port, in small letters; None if it is no host at all."""
-    if not host or len(host) > _LONGEST:
+    if not _HOST.match(host):
         return None
     try:
         name = urlsplit(f"//{host}").hostname

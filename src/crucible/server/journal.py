@@ -11,7 +11,7 @@ from typing import TextIO
 
 from starlette.types import Scope
 
-_BOUNDS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BOUNDS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Journal:
@@ -28,7 +28,7 @@ class Journal:
         method = scope.get("method", "WEBSOCKET")
         route = getattr(scope.get("route"), "path", "none")
         self.requests[method, route, status] += 1
-        self.durations[next((bound for bound in _BOUNDS_S if seconds <= bound), float("inf"))] += 1
+        self.durations[next((bound for bound in BOUNDS_S if seconds <= bound), float("inf"))] += 1
         self.duration_sum += seconds
         if self._output is not None:
             self._tell(scope, method, status, seconds)

@@ -6,10 +6,11 @@ import traceback
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket
 
 from crucible import errors
 from crucible.errors import CrucibleError
@@ -73,10 +74,15 @@ def fields_of(error: CrucibleError, request_id: str) -> dict[str, Any]:
         "title": error.code.replace("-", " "),
         "status": status,
         "code": error.code,
-        "message": error.message,
-        "hint": error.hint,
+        "message": _text(error.message),
+        "hint": _text(error.hint),
         "request_id": request_id,
     }
+
+
+def _text(words: str) -> str:
+    """Names of a guest may hold bytes that are no text; an answer is UTF-8."""
+    return words.encode(errors="backslashreplace").decode()
 
 
 def problem(error: CrucibleError, request_id: str) -> Response:
@@ -93,7 +99,10 @@ def from_exception(error: Exception) -> CrucibleError:
     """Any exception as one of ours. A defect is told in the log, and here only that there was one."""
     if isinstance(error, CrucibleError):
         return error
-    if isinstance(error, RequestValidationError):
+    if isinstance(error.__cause__, CrucibleError):
+        # What the gate raised while a body was read comes wrapped in an error about reading.
+        return error.__cause__
+    if isinstance(error, RequestValidationError | WebSocketRequestValidationError):
         is_malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
         kind = errors.MalformedBody if is_malformed else errors.BadRequest
         return kind(_faults(error))
@@ -106,14 +115,23 @@ def from_exception(error: Exception) -> CrucibleError:
 
 
 def install(app: FastAPI) -> None:
-    async def answer(request: Request, error: Exception) -> Response:
-        return problem(from_exception(error), request.state.request_id)
+    async def answer(connection: HTTPConnection, error: Exception) -> Response:
+        response = problem(from_exception(error), connection.state.request_id)
+        if isinstance(connection, WebSocket):
+            await connection.send_denial_response(response)
+        return response
 
-    for kind in (CrucibleError, RequestValidationError, HTTPException):
+    for kind in (
+        CrucibleError,
+        RequestValidationError,
+        WebSocketRequestValidationError,
+        HTTPException,
+        Exception,
+    ):
         app.add_exception_handler(kind, answer)
 
 
-def _faults(error: RequestValidationError) -> str:
+def _faults(error: RequestValidationError | WebSocketRequestValidationError) -> str:
     told = []
     for fault in error.errors()[:_MOST_FAULTS]:
         place = ".".join(str(part) for part in fault["loc"])

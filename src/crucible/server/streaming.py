@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -49,7 +49,10 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, events: AsyncIterator[bytes], *, left: Callable[[], Awaitable[None]] | None = None
+        self,
+        events: AsyncGenerator[bytes, None],
+        *,
+        left: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -69,6 +72,7 @@ class EventStream(Response):
             leaving.cancel()
             sending.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
+            await self._events.aclose()
             if has_left and self._left is not None:
                 await self._left()
 

@@ -57,7 +57,8 @@ def _pull_one(text: str, arguments: Arguments, bars: LayerBars) -> Image:
 
 def list_images(arguments: Arguments) -> int:
     from crucible.cli import render
-    from crucible.cli.image_lines import known_images
+    from crucible.cli.image_lines import row
+    from crucible.sandbox.known_images import known_images
 
     images = known_images(_home())
     if arguments.flag("quiet"):
@@ -70,7 +71,7 @@ def list_images(arguments: Arguments) -> int:
     elif images:
         render.show_table(
             ("NAME", "DIGEST", "SIZE", "ROOT", "USED BY", "PULLED"),
-            [image.row() for image in images],
+            [row(image) for image in images],
         )
     else:
         render.tell("There are no images; `crucible setup` builds the base image")
@@ -79,28 +80,17 @@ def list_images(arguments: Arguments) -> int:
 
 def inspect(arguments: Arguments) -> int:
     from crucible.cli import render
-    from crucible.cli.image_lines import find_stored, inspect_builtin, inspect_stored
-    from crucible.images.catalog import verify_image
+    from crucible.sandbox.known_images import describe
 
-    name, home = arguments.word("NAME"), _home()
-    is_deep = arguments.flag("verify")
-    if _is_builtin(home, name):
-        if is_deep:
-            verify_image(home, name)
-        facts = inspect_builtin(home, name)
-    else:
-        store = _store()
-        with store.opened():
-            image = find_stored(store, name)
-            if is_deep:
-                store.verify(image)
-            facts = inspect_stored(home, store, image)
+    facts = describe(_home(), arguments.word("NAME"), is_deep=arguments.flag("verify"))
     if arguments.flag("json"):
         render.show_json(facts)
         return 0
+    if facts.get("pulled_at"):
+        facts["pulled_at"] = render.moment(facts["pulled_at"])
     render.show_facts(
         [
-            (key.replace("_", " ").capitalize(), _text(value))
+            (key.removesuffix("_at").replace("_", " ").capitalize(), _text(value))
             for key, value in facts.items()
             if value
         ]
@@ -111,36 +101,16 @@ def inspect(arguments: Arguments) -> int:
 def remove(arguments: Arguments) -> int:
     from crucible.cli import render
     from crucible.errors import CrucibleError
+    from crucible.sandbox import known_images
 
     status = 0
     for name in dict.fromkeys(arguments.words("NAME")):
         try:
-            _remove_one(name)
+            known_images.remove(_home(), name)
         except CrucibleError as error:
             render.show_error(error)
             status = status or error.exit_status
     return status
-
-
-def _remove_one(name: str) -> None:
-    from crucible.cli.image_lines import find_stored
-    from crucible.errors import ImageInUse
-    from crucible.images.catalog import remove_image
-    from crucible.images.obtaining import remove as remove_obtained
-    from crucible.sandbox.image_use import full_name, image_users, images_in_use
-
-    home = _home()
-    if _is_builtin(home, name):
-        if users := image_users(home).get(name):
-            raise ImageInUse(name, ", ".join(users))
-        remove_image(home, name)
-        return
-    store = _store()
-    with store.opened():
-        reference = find_stored(store, name).reference
-    if users := image_users(home).get(full_name(reference)):
-        raise ImageInUse(name, ", ".join(users))
-    remove_obtained(home, reference, lambda: images_in_use(home))
 
 
 def prune(arguments: Arguments) -> int:
@@ -159,11 +129,11 @@ def prune(arguments: Arguments) -> int:
 def export(arguments: Arguments) -> int:
     from pathlib import Path
 
-    from crucible.cli.image_lines import find_stored
     from crucible.cli.progress import ProgressLine
     from crucible.images.oci.exporting import ExportFormat
     from crucible.images.oci.exporting import export as write
     from crucible.images.oci.reference import parse_reference
+    from crucible.sandbox.known_images import find_stored
 
     name, target = arguments.word("NAME"), Path(arguments.word("FILE")).absolute()
     store = _store()
@@ -181,11 +151,11 @@ def export(arguments: Arguments) -> int:
 
 def push(arguments: Arguments) -> int:
     from crucible.cli import render
-    from crucible.cli.image_lines import find_stored
     from crucible.cli.layer_bars import LayerBars
     from crucible.images.oci.push import Pushing
     from crucible.images.oci.push import push as send
     from crucible.images.oci.reference import parse_reference
+    from crucible.sandbox.known_images import find_stored
 
     name = arguments.word("NAME")
     target = parse_reference(arguments.optional_word("TARGET") or name)
@@ -199,12 +169,6 @@ def push(arguments: Arguments) -> int:
         bars.clear()
     render.say(f"{target.familiar}@{digest}")
     return 0
-
-
-def _is_builtin(home: Path, name: str) -> bool:
-    from crucible.images.catalog import shelf_of
-
-    return "/" not in name and ":" not in name and (shelf_of(home, name) / "current").is_file()
 
 
 def _familiar(reference: str) -> str:

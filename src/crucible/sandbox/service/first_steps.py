@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from crucible.sandbox.holding import Held
-from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.requests import parse_command
 from crucible.sandbox.session import Channel
 from crucible.sandbox.spec import DEFAULT_RUN_TIMEOUT_S
@@ -12,7 +13,14 @@ MOST_LINES = 2000
 _LONGEST_LINE = 4096
 
 
-async def take_first_steps(held: Held, client: Conversation) -> None:
+class Listener(Protocol):
+    """Who is told how the steps go."""
+
+    async def progress(self, stage: str, detail: str) -> None: ...
+    async def notice(self, text: str) -> None: ...
+
+
+async def take_first_steps(held: Held, client: Listener) -> None:
     """Its output is told line by line. That it fails is told too, and the sandbox stays."""
     spec = held.record.spec
     words = list(spec.after_create)
@@ -38,7 +46,7 @@ async def take_first_steps(held: Held, client: Conversation) -> None:
 class _Lines:
     """Whole lines of both channels, cut where a sandbox says too much."""
 
-    def __init__(self, client: Conversation) -> None:
+    def __init__(self, client: Listener) -> None:
         self._client = client
         self._begun = {Channel.OUTPUT: b"", Channel.ERRORS: b""}
         self._told = 0

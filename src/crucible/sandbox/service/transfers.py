@@ -9,14 +9,11 @@ from typing import Any
 
 from crucible.client import protocol
 from crucible.client.protocol import BrokenFrame
-from crucible.errors import BadSetting
 from crucible.sandbox import entries
 from crucible.sandbox.doors.listening import listening_ports
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
-from crucible.sandbox.mounts import parse_mount
-from crucible.sandbox.records import SandboxRecord
-from crucible.sandbox.seeding import baseline_name
+from crucible.sandbox.seeding import baseline_of
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.requests import encoded, name_field, optional, path_field, whole
 from crucible.sandbox.session import ByteStream, Channel
@@ -78,13 +75,7 @@ class Transfers:
         """What the workspace, or the writable mount at `target`, looked like when it was copied in."""
         record = self._manager.records.find(name_field(request))
         target = optional(request, "target", str) or ""
-        source = _source_of(record, target)
-        path = record.directory / baseline_name(target)
-        if source is None or not path.exists():
-            raise BadSetting(
-                f"Sandbox {record.name!r} was not made from a directory",
-                hint="Create it with `crucible create NAME --dir PATH`, and start it",
-            )
+        source, path = baseline_of(record, target)
         with path.open("rb") as file:
             while data := file.read(_LINES):
                 await client.data(Channel.OUTPUT, data)
@@ -129,15 +120,6 @@ class Transfers:
         held = self._manager.running(name_field(request))
         held.touch()
         return held
-
-
-def _source_of(record: SandboxRecord, target: str) -> str | None:
-    if not target:
-        return record.host_directory
-    mounts = map(parse_mount, record.spec.mounts)
-    return next(
-        (mount.source for mount in mounts if mount.is_writable and mount.target == target), None
-    )
 
 
 async def _outward(stream: ByteStream, client: Conversation) -> None:

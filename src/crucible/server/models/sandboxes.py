@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
+from crucible.network.secrets import Secret
+from crucible.sandbox.doors.secrets import bindings, parse_given
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.profiles import find_profile
 from crucible.sandbox.records import SandboxRecord
@@ -30,6 +32,15 @@ State = Literal[
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_TIMEOUT_S)]
 
 
+class SecretValue(Asked):
+    """A value that goes into requests to its host, and never into the sandbox. It is written down nowhere."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    value: Annotated[SecretStr, Field(max_length=1 << 14)]
+    host: Annotated[str, Field(min_length=1, max_length=300)]
+    header: Annotated[str, Field(max_length=64)] = ""
+
+
 class Settings(Asked):
     """What a sandbox is made of. What is not given is as `crucible create` has it."""
 
@@ -49,7 +60,7 @@ class Settings(Asked):
     allow: Texts = []
     deny: Texts = []
     ports: Texts = []
-    secrets: Texts = []
+    secrets: Annotated[list[SecretValue], Field(max_length=100)] = []
     mounts: Texts = []
     include_credentials: bool = False
     after_create: Texts = []
@@ -63,13 +74,23 @@ class Settings(Asked):
 
     def as_spec(self) -> SandboxSpec:
         profile = find_profile(self.profile)
-        given = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        given = self.model_dump(
+            mode="json", exclude={"secrets"}, exclude_unset=True, exclude_none=True
+        )
         usual = {
             "network": profile.network,
             "read_only": profile.is_read_only,
             "drop_capabilities": profile.drops_capabilities,
         }
-        return parse_spec({**usual, **given})
+        return parse_spec({**usual, **given, "secrets": list(bindings(self.given_secrets()))})
+
+    def given_secrets(self) -> list[Secret]:
+        return parse_given(
+            [
+                {**one.model_dump(exclude={"value"}), "value": one.value.get_secret_value()}
+                for one in self.secrets
+            ]
+        )
 
 
 class NewSandbox(Asked):
@@ -78,6 +99,9 @@ class NewSandbox(Asked):
     name: Name | None = None
     settings: Settings = Settings()
     start: bool = True
+    host_directory: Annotated[str, Field(max_length=4096)] | None = Field(
+        default=None, description="A directory of the server's machine to copy in; scope admin"
+    )
 
 
 class Sandbox(Told):

@@ -27,10 +27,11 @@ from crucible.server.models.commands import (
     Result,
     Side,
 )
+from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit, page
 from crucible.server.streaming import EventStream, parse_number, while_connected
 
-router = APIRouter(tags=["commands"])
+router = APIRouter(tags=["commands"], route_class=OnceRoute)
 
 
 class Signal(Asked):
@@ -57,7 +58,7 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/sandboxes/{name}/exec", dependencies=[MAY_RUN], operation_id="exec")
+@router.post("/sandboxes/{name}/exec", dependencies=[MAY_RUN, IDEMPOTENT], operation_id="exec")
 async def exec_and_wait(
     name: Name, asked: ExecAndWait, domain: TheDomain, request: Request
 ) -> Result:
@@ -96,7 +97,7 @@ async def exec_and_stream(
 @router.post(
     "/sandboxes/{name}/commands",
     status_code=201,
-    dependencies=[MAY_RUN],
+    dependencies=[MAY_RUN, IDEMPOTENT],
     operation_id="startCommand",
 )
 async def start(name: Name, asked: NewCommand, domain: TheDomain) -> CommandFacts:
@@ -160,7 +161,7 @@ async def write_input(
     name: Name, id: CommandId, domain: TheDomain, request: Request, end: bool = False
 ) -> None:
     """The body, as it is, is the command's input; with `end` nothing comes after it."""
-    execution = await _running(domain, name, id)
+    execution = await find_running(domain, name, id)
     request.state.most_bytes = MOST_INPUT_BYTES
     async for data in request.stream():
         if data:
@@ -176,7 +177,7 @@ async def write_input(
     operation_id="signalCommand",
 )
 async def send_signal(name: Name, id: CommandId, asked: Signal, domain: TheDomain) -> None:
-    await (await _running(domain, name, id)).process.signal(asked.number)
+    await (await find_running(domain, name, id)).process.signal(asked.number)
 
 
 @router.post(
@@ -186,7 +187,7 @@ async def send_signal(name: Name, id: CommandId, asked: Signal, domain: TheDomai
     operation_id="resizeTerminal",
 )
 async def resize(name: Name, id: CommandId, asked: Size, domain: TheDomain) -> None:
-    await (await _running(domain, name, id)).process.resize(asked.rows, asked.columns)
+    await (await find_running(domain, name, id)).process.resize(asked.rows, asked.columns)
 
 
 @router.post(
@@ -219,7 +220,7 @@ async def end(name: Name, id: CommandId, domain: TheDomain) -> None:
         await command.hang_up()
 
 
-async def _running(domain: Domain, name: str, id: int) -> Execution:
+async def find_running(domain: Domain, name: str, id: int) -> Execution:
     record = domain.manager.records.find(name)
     command = await domain.executions.find(record, id)
     if not isinstance(command, Execution) or command.is_done:

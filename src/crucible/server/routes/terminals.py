@@ -1,0 +1,175 @@
+"""Terminals over WebSockets: binary messages are bytes of the terminal, text messages are JSON about it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
+from pydantic import Field, TypeAdapter, ValidationError
+
+from crucible.errors import BadRequest, CrucibleError
+from crucible.sandbox.execution import Execution
+from crucible.server.auth import MAY_RUN, TheDomain
+from crucible.server.models.base import Asked, Name
+from crucible.server.models.commands import CommandFacts, Ending, NewCommand, Side
+from crucible.server.problems import fields_of
+from crucible.server.routes.commands import find_running, start_command
+
+router = APIRouter(tags=["terminals"])
+
+FIRST_S = 30.0
+LARGEST_MESSAGE = 1 << 20
+
+
+class Start(NewCommand):
+    """The first message of a new terminal."""
+
+    type: Literal["start"]
+    on_disconnect: Literal["kill", "detach"] = "kill"
+
+
+class Resize(Asked):
+    type: Literal["resize"]
+    rows: Side
+    columns: Side
+
+
+class Signal(Asked):
+    type: Literal["signal"]
+    number: Annotated[int, Field(ge=1, le=64)]
+
+
+class End(Asked):
+    """No more input comes."""
+
+    type: Literal["end"]
+
+
+class Detach(Asked):
+    """The command is left to itself."""
+
+    type: Literal["detach"]
+
+
+_CONTROL: TypeAdapter[Resize | Signal | End | Detach] = TypeAdapter(
+    Annotated[Resize | Signal | End | Detach, Field(discriminator="type")]
+)
+
+
+class _Left(Exception):
+    """The caller wants to go and the command to stay."""
+
+
+@router.websocket("/sandboxes/{name}/terminal", dependencies=[MAY_RUN])
+async def open_terminal(socket: WebSocket, name: Name, domain: TheDomain) -> None:
+    """Begins with a `start` message. The command gets a hangup when its caller goes, unless it asked otherwise."""
+    async with _conversation(socket):
+        asked = await _first(socket)
+        execution = await start_command(
+            domain, name, asked.model_copy(update={"terminal": True}), wants_input=True
+        )
+        is_over = False
+        try:
+            is_over = await _talk(socket, execution)
+        finally:
+            if not is_over and asked.on_disconnect == "kill":
+                await execution.hang_up()
+            elif not is_over:
+                execution.note({"detached": True})
+
+
+@router.websocket("/sandboxes/{name}/commands/{id}/terminal", dependencies=[MAY_RUN])
+async def join_terminal(
+    socket: WebSocket, name: Name, id: Annotated[int, Path(ge=1)], domain: TheDomain
+) -> None:
+    """Joins a command that runs: what it wrote so far, as far as it is kept, and what comes."""
+    async with _conversation(socket):
+        await _talk(socket, await find_running(domain, name, id))
+
+
+@contextlib.asynccontextmanager
+async def _conversation(socket: WebSocket) -> Any:
+    await socket.accept()
+    try:
+        yield
+        await socket.close()
+    except (WebSocketDisconnect, OSError, TimeoutError):
+        return
+    except CrucibleError as error:
+        with contextlib.suppress(OSError, RuntimeError):
+            told = fields_of(error, socket.state.request_id)
+            await socket.send_json({"type": "error", "error": told})
+            await socket.close(1008)
+
+
+async def _first(socket: WebSocket) -> Start:
+    async with asyncio.timeout(FIRST_S):
+        message = await socket.receive_text()
+    try:
+        return Start.model_validate_json(message)
+    except ValidationError as error:
+        raise BadRequest(_told(error)) from None
+
+
+async def _talk(socket: WebSocket, execution: Execution) -> bool:
+    """Until the command ends, which is True, or its caller leaves it to itself."""
+    telling = asyncio.ensure_future(_tell(socket, execution))
+    listening = asyncio.ensure_future(_listen(socket, execution))
+    try:
+        await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if telling.done():
+            telling.result()
+            return True
+        listening.result()
+        return False
+    except _Left:
+        execution.note({"detached": True})
+        return True
+    finally:
+        telling.cancel()
+        listening.cancel()
+        await asyncio.gather(telling, listening, return_exceptions=True)
+
+
+async def _tell(socket: WebSocket, execution: Execution) -> None:
+    facts = CommandFacts.of(execution).model_dump(mode="json")
+    await socket.send_json({"type": "started", "command": facts})
+    async with contextlib.aclosing(execution.follow()) as following:
+        async for chunk in following:
+            await socket.send_bytes(chunk.data)
+    ending = Ending.of(await execution.wait())
+    await socket.send_json({"type": "exit", "exit": ending.model_dump(mode="json")})
+
+
+async def _listen(socket: WebSocket, execution: Execution) -> None:
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1005))
+        if (data := message.get("bytes")) is not None:
+            await execution.write(data)
+        elif (text := message.get("text")) is not None:
+            await _control(execution, text)
+
+
+async def _control(execution: Execution, text: str) -> None:
+    try:
+        asked = _CONTROL.validate_json(text)
+    except ValidationError as error:
+        raise BadRequest(_told(error)) from None
+    match asked:
+        case Resize():
+            await execution.process.resize(asked.rows, asked.columns)
+        case Signal():
+            await execution.process.signal(asked.number)
+        case End():
+            await execution.process.close_input()
+        case Detach():
+            raise _Left
+
+
+def _told(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)[:5]
+    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)

@@ -1,0 +1,42 @@
+"""The description of the API: complete, and the one that is committed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.server.conftest import Server
+
+from crucible.server.app import openapi_document
+from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN
+
+COMMITTED = Path(__file__).parent.parent.parent / "api" / "openapi.json"
+ANYBODYS = {"/health", "/ready"}
+
+
+def test_the_committed_document_is_the_programs() -> None:
+    assert json.loads(COMMITTED.read_text()) == openapi_document(), "run `make docs`"
+
+
+def test_it_is_openapi_3_1_and_every_operation_has_a_name_of_its_own() -> None:
+    document = openapi_document()
+    assert document["openapi"].startswith("3.1")
+    names = [
+        operation["operationId"]
+        for path in document["paths"].values()
+        for operation in path.values()
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_every_route_says_who_may_use_it(bare: Server) -> None:
+    checks = {one.dependency for one in (MAY_READ, MAY_RUN, MAY_ADMINISTER)}
+    for route in _routes(bare):
+        found = {one.dependency for one in getattr(route, "dependencies", ())}
+        assert route.path in ANYBODYS or route.path.endswith("openapi.json") or found & checks, (
+            route.path
+        )
+
+
+def _routes(server: Server) -> list:  # type: ignore[type-arg]
+    return [route for route in server.doors.app.routes if hasattr(route, "path")]
