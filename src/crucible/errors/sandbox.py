@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from crucible.errors.base import EXIT_NOT_FOUND, EXIT_REFUSED, Refused, SandboxError
+from crucible.errors.base import (
+    EXIT_NOT_FOUND,
+    EXIT_REFUSED,
+    Refused,
+    SandboxError,
+    Unsupported,
+)
 
 
 class BadName(Refused):
@@ -60,6 +66,29 @@ class CommandEnded(Refused):
 
     def __init__(self, sandbox: str, number: int) -> None:
         super().__init__(f"Command {number} of sandbox {sandbox!r} has ended")
+
+
+class ContextMissing(Refused):
+    code = "context-missing"
+
+    def __init__(self, context: str) -> None:
+        super().__init__(f"There is no context {context[:80]!r} in this sandbox, or it has ended")
+
+
+class LanguageUnknown(Unsupported):
+    code = "language-unknown"
+
+    def __init__(self, language: str) -> None:
+        super().__init__(
+            f"Code in {language[:80]!r} cannot be run: contexts keep the state of Python alone",
+            hint="Run it as a command of the sandbox",
+        )
+
+
+class InterpreterFailed(SandboxError):
+    """A context could not be started, or ended in the middle of its code."""
+
+    code = "interpreter-failed"
 
 
 class SnapshotMissing(Refused):

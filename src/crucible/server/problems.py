@@ -38,6 +38,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.SnapshotMissing, 404),
     (errors.VolumeMissing, 404),
     (errors.CommandMissing, 404),
+    (errors.ContextMissing, 404),
     (errors.ImageMissing, 404),
     (errors.ImageNotFound, 404),
     (errors.CommandEnded, 409),
