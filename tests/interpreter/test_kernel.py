@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from crucible.sandbox.interpreter import inside
+from crucible.sandbox import interpreter
 
-PROGRAM = Path(inside.__file__).parent / "kernel.py"
+PROGRAM = Path(interpreter.__file__).parent / "inside" / "kernel.py"
 
 
 class Kernel:

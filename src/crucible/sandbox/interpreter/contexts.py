@@ -165,10 +165,12 @@ class Contexts:
             raise InterpreterFailed(f"A context could not be started: {''.join(last)[:300]}")
 
     async def _send_programs(self) -> None:
-        inside = files("crucible.sandbox.interpreter.inside")
+        programs = files("crucible.sandbox.interpreter").joinpath("inside")
         for name in PROGRAMS:
             await self._session.files.write(
-                PLACE + b"/" + name.encode(), inside.joinpath(name).read_bytes(), make_parents=True
+                PLACE + b"/" + name.encode(),
+                programs.joinpath(name).read_bytes(),
+                make_parents=True,
             )
 
     async def _ids(self) -> list[str]:

@@ -1,1 +1,0 @@
-"""What runs inside a sandbox. Nothing here is imported on the host; the files are sent as they are."""
