@@ -33,7 +33,7 @@ from crucible.backends.qemu import (
 from crucible.backends.qemu.qmp import Monitor
 from crucible.cli.main import main
 from crucible.config import Config
-from crucible.sandbox import owner, snapshots, takeover
+from crucible.sandbox import owner, snapshots, takeover, volume_use, volumes
 from crucible.sandbox.guest.channel import GuestChannel
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import Records
@@ -48,9 +48,10 @@ AFTER = (
     "monitor.migrate", "monitor.stop", "monitor.blockdev-add", "monitor.blockdev-snapshot",
     "monitor.block-stream", "monitor.blockdev-reopen", "monitor.blockdev-del", "monitor.remove-fd",
     "monitor.cont", "jail.spawn", "guest.SHUTDOWN", "guest.FREEZE", "guest.EXEC",
+    "guest.END_ALL", "guest.TAR_OUT", "volumes._put",
 )  # fmt: skip
 # Imported here so that no child has to.
-LOADED = (layers, machine, takeover, owner, lifecycle, transfers, commands)
+LOADED = (layers, machine, takeover, owner, lifecycle, transfers, commands, volume_use)
 
 Call = Callable[..., Any]
 
@@ -104,7 +105,7 @@ def install(death: Death, home: Path) -> None:
     death.wrap(OutputLog, "append", lambda self, piece: f"log.{piece.channel.name}")
     for place, name in (
         (jail, "spawn"), (limits, "make_group"), (disks, "create_layer"), (memory, "save"),
-        (saved, "describe"), (shutil, "rmtree"), (snapshots, "_make"),
+        (saved, "describe"), (shutil, "rmtree"), (snapshots, "_make"), (volumes, "_write"), (volumes, "_put"),
     ):  # fmt: skip
         death.wrap(place, name, _named(place, name))
     for user in (vmm, backend):

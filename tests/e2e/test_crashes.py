@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -188,6 +189,17 @@ def copies(mortals: Mortals, box: str) -> Iterator[Callable[[], str]]:
             mortals.ask("remove", name=name, force=True)
 
 
+WRITE_BOTH = "echo $1 > /kept/first; for n in $(seq 70000); do echo $1; done > /kept/second"
+
+
+def stamps(home: Path, volume: str = "kept") -> set[str]:
+    with tarfile.open(home / "volumes" / f"{volume}.tar") as archive:
+        texts = [archive.extractfile(name) for name in ("first", "second")]
+        return {
+            line.strip() for text in texts if text for line in text.read().decode().splitlines()
+        }
+
+
 def each(steps: list[str]) -> Iterator[str]:
     assert len(steps) >= 2, steps
     yield from steps
@@ -365,6 +377,48 @@ def test_a_stop_that_was_begun_is_finished_and_keeps_the_disk(
         mortals.ask("start", name=name)
         assert mortals.says(name, "cat", "/workspace/note", "/workspace/late") == b"kept\nlate\n"
         mortals.ask("remove", name=name, force=True)
+
+
+def test_a_volume_is_the_old_or_the_new_one_whenever_its_keeper_dies(mortals: Mortals) -> None:
+    """Two files that always say the same: a volume in which they differ is neither."""
+
+    def begin(stamp: str) -> None:
+        mortals.ask("create", name="keeper", spec={"mounts": ["kept:/kept:volume"]}, start=True)
+        mortals.says("keeper", "sh", "-c", WRITE_BOTH, "sh", stamp)
+
+    mortals.owner()
+    begin("0")
+    steps = mortals.steps("stop", name="keeper", grace_s=2)
+    for stamp, step in enumerate(each(steps[steps.index("before guest.END_ALL #1") :]), start=1):
+        mortals.ask("remove", name="keeper", force=True)
+        begin(str(stamp))
+        mortals.dies("stop", step, name="keeper", grace_s=2)
+        check(mortals, step)
+        # The machine outlived its keeper, and the next one has finished what was begun.
+        assert mortals.state("keeper") == "stopped", step
+        assert stamps(mortals.home) == {f"{stamp}"}, step
+        assert not (mortals.home / "volumes" / ".kept.tar").exists(), step
+    mortals.ask("remove", name="keeper", force=True)
+
+
+def test_a_run_that_dies_leaves_its_volume_old_or_new(mortals: Mortals) -> None:
+    def run(step: str, stamp: int) -> None:
+        words = ("--image", "base", "--volume", "ran:/kept", "--")
+        mortals.run(step, *words, "sh", "-c", WRITE_BOTH, "sh", f"{stamp}")
+
+    mortals.end()
+    (mortals.home / STEPS_FILE).write_bytes(b"")
+    run("", 0)
+    steps = mortals.taken()
+    stamp = 0
+    for step in each(steps[steps.index("before guest.END_ALL #1") :]):
+        run(step, stamp + 1)
+        found = stamps(mortals.home, "ran")
+        assert found in ({f"{stamp}"}, {f"{stamp + 1}"}), step
+        stamp = int(found.pop())
+    run("", stamp + 1)
+    assert stamps(mortals.home, "ran") == {f"{stamp + 1}"}
+    assert not (mortals.home / "volumes" / ".ran.tar").exists()
 
 
 def test_a_later_start_is_done_or_undone_and_keeps_the_disk(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import CommandLine
@@ -22,6 +26,11 @@ def crucible(module_home: Path) -> Iterator[CommandLine]:
 
 def inside(crucible: CommandLine, name: str, script: str) -> str:
     return crucible.ok("exec", name, "sh", "-c", script)
+
+
+def facts(crucible: CommandLine, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(crucible.ok("inspect", "--json", name))
+    return found
 
 
 def plant(top: Path, **files: str) -> Path:
@@ -149,3 +158,54 @@ def test_a_volume_goes_from_one_sandbox_to_the_next_and_has_one_writer(
     assert told["sandboxes"] == ["writer"]
     crucible.ok("volume", "remove", "shared")
     assert json.loads(crucible.ok("volume", "list", "--json")) == []
+
+
+# Writes what it has only when it is told to end; the file `ready` says that it can be told.
+LAST_WORDS = (
+    "trap 'echo ended > /late/words; exit' TERM; touch /late/ready; while :; do sleep 0.1; done"
+)
+UNTIL_READY = "until [ -e /late/ready ]; do sleep 0.05; done"
+
+
+def test_what_processes_write_when_they_are_told_to_end_is_kept(crucible: CommandLine) -> None:
+    volume = ("--volume", "late:/late")
+    crucible.ok("create", "writer-of-late", "--start", *volume)
+    crucible.ok("exec", "--detach", "writer-of-late", "sh", "-c", LAST_WORDS)
+    inside(crucible, "writer-of-late", UNTIL_READY)
+    crucible.ok("stop", "--grace", "60s", "writer-of-late")
+    read = "cat /late/words; rm -f /late/words /late/ready"
+    assert crucible.ok("run", *volume, "sh", "-c", read) == "ended\n"
+    # So it is with what the command of a `run` leaves behind.
+    crucible.ok("run", *volume, "sh", "-c", f"({LAST_WORDS}) & {UNTIL_READY}")
+    assert crucible.ok("run", *volume, "cat", "/late/words") == "ended\n"
+
+
+def test_files_that_could_not_be_kept_are_there_at_the_next_start(crucible: CommandLine) -> None:
+    volume = ("--volume", "fragile:/fragile")
+    crucible.ok("create", "fallen", "--start", *volume)
+    inside(crucible, "fallen", "echo own > /fragile/file; sync")
+    os.kill(facts(crucible, "fallen")["pid"], signal.SIGKILL)
+    while facts(crucible, "fallen")["state"] != "stopped":
+        time.sleep(0.05)
+    assert crucible.ok("run", "--volume", "fragile:/fragile:ro", "ls", "/fragile") == ""
+    started = crucible("start", "fallen")
+    assert started.returncode == 0, started.stderr
+    assert b"The volume 'fragile' was not kept the last time" in started.stderr
+    assert inside(crucible, "fallen", "cat /fragile/file") == "own\n"
+    crucible.ok("stop", "fallen")
+    assert crucible.ok("run", *volume, "cat", "/fragile/file") == "own\n"
+
+
+def test_looking_at_settings_makes_no_volume_and_a_file_that_names_one_does(
+    crucible: CommandLine, tmp_path: Path
+) -> None:
+    crucible.ok("config", "show", "--volume", "unmade:/unmade", "--cache", "pip")
+    names = {volume["name"] for volume in json.loads(crucible.ok("volume", "list", "--json"))}
+    assert not {"unmade", "cache-pip"} & names
+    project = tmp_path / "crucible.toml"
+    project.write_text('[mounts]\n"/filed" = { volume = "filed" }\n')
+    crucible.ok("run", "--config", project, "touch", "/filed/x")
+    assert crucible.ok("run", "--volume", "filed:/filed:ro", "ls", "/filed") == "x\n"
+    refused = crucible("run", "--volume", "nosuch:/nosuch:ro", "true")
+    assert refused.returncode == 126
+    assert b"There is no volume 'nosuch'" in refused.stderr

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,13 @@ from crucible.errors import (
     VolumeTooLarge,
 )
 from crucible.project.caches import CACHES, add_volumes
+from crucible.sandbox import volume_use
 from crucible.sandbox.mounts import Mount, parse_volume
 from crucible.sandbox.processes import start_mark
 from crucible.sandbox.records import SandboxRecord, State
 from crucible.sandbox.spec import SandboxSpec
-from crucible.sandbox.volumes import Volumes, refuse_second_writer
+from crucible.sandbox.volumes import Unkept, Volumes
+from crucible.values import replace
 
 pytestmark = pytest.mark.usefixtures("run")
 
@@ -89,20 +93,100 @@ def test_names_are_checked_and_taken_once(tmp_path: Path) -> None:
             volumes.create(name)
 
 
+def claim(home: Path, own: SandboxRecord, *others: SandboxRecord, is_first: bool = True) -> None:
+    volume_use.claim(own, lambda: [own, *others], home, is_first=is_first)
+
+
 def test_a_second_writer_is_refused_by_the_name_of_the_first(tmp_path: Path) -> None:
-    holder = record(tmp_path, pid=os.getpid())
+    first = record(tmp_path, pid=os.getpid())
+    second = replace(first, id="2", name="second")
+    Volumes(tmp_path).create("other")
+    claim(tmp_path, first, second)
     with pytest.raises(VolumeBusy, match="'first'"):
-        refuse_second_writer("shared", [holder], own_id="2")
-    refuse_second_writer("shared", [holder], own_id="1")
-    refuse_second_writer("other", [holder], own_id="2")
+        claim(tmp_path, second, first)
+    with pytest.raises(VolumeBusy, match="'first'"):
+        volume_use.remove("shared", lambda: [first, second], tmp_path)
+    claim(tmp_path, first, second)
+    reader = replace(second, spec=SandboxSpec(mounts=("shared:/shared:volume-ro",)))
+    claim(tmp_path, reader, first)
 
 
 @pytest.mark.parametrize("state, has_process", [("stopped", True), ("running", False)])
 def test_a_sandbox_that_does_not_run_holds_nothing(
     tmp_path: Path, state: State, has_process: bool
 ) -> None:
+    Volumes(tmp_path).create("other")
     pid = os.getpid() if has_process else None
-    refuse_second_writer("shared", [record(tmp_path, state=state, pid=pid)], own_id="2")
+    first = record(tmp_path, state=state, pid=pid)
+    second = replace(first, id="2", name="second", state="starting", pid=os.getpid())
+    claim(tmp_path, first, second)
+    claim(tmp_path, second, first)
+    assert Volumes(tmp_path).writer("shared") == "2"
+    claim_of_removed = replace(second, id="3", name="third")
+    Volumes(tmp_path).set_writer("shared", "gone")
+    claim(tmp_path, claim_of_removed)
+
+
+def test_of_many_that_start_at_once_exactly_one_becomes_the_writer(tmp_path: Path) -> None:
+    Volumes(tmp_path).create("other")
+    first = record(tmp_path, state="starting", pid=os.getpid())
+    racers = [replace(first, id=f"{number}", name=f"racer-{number}") for number in range(8)]
+    together = threading.Barrier(len(racers))
+
+    def race(own: SandboxRecord) -> bool:
+        together.wait()
+        try:
+            volume_use.claim(own, lambda: racers, tmp_path, is_first=True)
+        except VolumeBusy:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(racers)) as pool:
+        won = [
+            own.id for own, has_won in zip(racers, pool.map(race, racers), strict=True) if has_won
+        ]
+    assert won == [Volumes(tmp_path).writer("shared")]
+
+
+def test_a_missing_volume_is_made_at_the_first_start_and_only_for_its_writer(
+    tmp_path: Path,
+) -> None:
+    own = record(tmp_path, pid=os.getpid())
+    with pytest.raises(VolumeMissing, match="'other'"):
+        claim(tmp_path, own)
+    Volumes(tmp_path).create("other")
+    claim(tmp_path, own)
+    volume_use.remove("shared", lambda: [replace(own, state="stopped")], tmp_path)
+    with pytest.raises(VolumeMissing, match="'shared'"):
+        claim(tmp_path, own, is_first=False)
+    with pytest.raises(VolumeMissing, match="'shared'"):
+        volume_use.remove("shared", list, tmp_path)
+
+
+def test_what_a_dead_writer_left_half_kept_goes_with_the_next_claim(tmp_path: Path) -> None:
+    volumes = Volumes(tmp_path)
+    volumes.create("other")
+    volumes.create("shared")
+    half = tmp_path / "volumes" / ".shared.tar"
+    half.write_bytes(b"half")
+    assert [volume.name for volume in volumes.all()] == ["other", "shared"]
+    claim(tmp_path, record(tmp_path, pid=os.getpid()))
+    assert not half.exists()
+
+
+async def test_files_that_were_not_kept_count_until_the_volume_is_another(tmp_path: Path) -> None:
+    volumes, unkept = Volumes(tmp_path), Unkept(tmp_path)
+    copied = volumes.create("shared")
+    assert not unkept.has(copied)
+    unkept.add(copied)
+    unkept.add(volumes.create("other"))
+    assert unkept.has(volumes.find("shared"))
+    await volumes.save("shared", pieces(b"by somebody else"))
+    assert not unkept.has(volumes.find("shared"))
+    unkept.drop("shared")
+    unkept.drop("nosuch")
+    assert not unkept.has(copied)
+    assert unkept.has(volumes.find("other"))
 
 
 @pytest.mark.parametrize(
@@ -132,8 +216,6 @@ def test_caches_are_volumes_with_their_variables(
     SandboxSpec(**fields)  # type: ignore[arg-type]
     assert "cache-pip:/var/cache/crucible/pip:volume" in fields["mounts"]  # type: ignore[operator]
     assert fields["environment"]["PIP_CACHE_DIR"] == "/var/cache/crucible/pip"  # type: ignore[index]
-    assert len(Volumes(tmp_path).all()) == 1 + len(CACHES)
+    assert Volumes(tmp_path).all() == [], "only a sandbox that starts makes them"
     with pytest.raises(BadSetting, match="no cache of 'apt'"):
         add_volumes({}, [], ["apt"])
-    with pytest.raises(VolumeMissing):
-        add_volumes({}, ["nosuch:/x:ro"], [])

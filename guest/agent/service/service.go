@@ -112,6 +112,7 @@ var servers = map[wire.Verb]server{
 	wire.VerbConfine:  (*Service).confine,
 	wire.VerbLayerOut: (*Service).layerOut,
 	wire.VerbWatch:    (*Service).watch,
+	wire.VerbEndAll:   (*Service).endAll,
 }
 
 func (s *Service) prepare(_ *channel.Stream, body []byte) (wire.Message, error) {
@@ -210,6 +211,15 @@ func (s *Service) shutdown(_ *channel.Stream, body []byte) (wire.Message, error)
 	time.AfterFunc(answerDelay, func() {
 		s.Machine.Shutdown(time.Duration(request.GraceMs) * time.Millisecond)
 	})
+	return &wire.Empty{}, nil
+}
+
+func (s *Service) endAll(_ *channel.Stream, body []byte) (wire.Message, error) {
+	var request wire.EndAll
+	if err := decode(body, &request); err != nil {
+		return nil, err
+	}
+	s.Machine.EndAll(time.Duration(request.GraceMs) * time.Millisecond)
 	return &wire.Empty{}, nil
 }
 

@@ -154,19 +154,36 @@ func (m *Machine) Freeze() error {
 	return m.SyncDisk()
 }
 
-// Shutdown asks the user's processes to end, ends them, and turns the machine off.
+// Shutdown ends the user's processes and turns the machine off.
 func (m *Machine) Shutdown(grace time.Duration) {
+	m.EndAll(grace)
+	PowerOff(m.Sysroot, m.Disk)
+}
+
+// killPatience is how long processes that were killed may take to be gone.
+const killPatience = 2 * time.Second
+
+// EndAll asks the user's processes to end, and ends those that do not within the grace.
+func (m *Machine) EndAll(grace time.Duration) {
 	m.User.Thaw()
 	for _, pid := range m.User.Pids() {
 		syscall.Kill(pid, syscall.SIGTERM)
 	}
-	for deadline := time.Now().Add(grace); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if len(m.User.Pids()) == 0 {
-			break
-		}
+	if !m.isEmptyWithin(grace) {
+		m.User.Kill()
+		m.isEmptyWithin(killPatience)
 	}
-	m.User.Kill()
-	PowerOff(m.Sysroot, m.Disk)
+}
+
+func (m *Machine) isEmptyWithin(patience time.Duration) bool {
+	deadline := time.Now().Add(patience)
+	for len(m.User.Pids()) > 0 {
+		if !time.Now().Before(deadline) {
+			return false
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return true
 }
 
 // PowerOff unmounts what it can and turns the machine off.

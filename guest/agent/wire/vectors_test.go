@@ -102,6 +102,7 @@ var requests = map[Verb]func() Message{
 	VerbDial: func() Message { return &Dial{} }, VerbTree: func() Message { return &Tree{} },
 	VerbStats: func() Message { return &Empty{} }, VerbGrow: func() Message { return &Empty{} },
 	VerbFreeze: func() Message { return &Empty{} }, VerbThaw: func() Message { return &Empty{} },
+	VerbEndAll:   func() Message { return &EndAll{} },
 	VerbShutdown: func() Message { return &Shutdown{} }, VerbSyncDisk: func() Message { return &Empty{} },
 	VerbConfine: func() Message { return &Confine{} }, VerbListen: func() Message { return &Empty{} },
 	VerbTake: func() Message { return &Take{} }, VerbRefuse: func() Message { return &Take{} },

@@ -29,6 +29,7 @@ const (
 	VerbConfine  Verb = 24
 	VerbLayerOut Verb = 25
 	VerbWatch    Verb = 27
+	VerbEndAll   Verb = 28
 )
 
 type Prepare struct {
@@ -189,3 +190,7 @@ func (m *LayerOut) fields(b *body) { b.upTo(&m.What, LayerImage) }
 type Shutdown struct{ GraceMs uint32 }
 
 func (m *Shutdown) fields(b *body) { b.u32(&m.GraceMs) }
+
+type EndAll struct{ GraceMs uint32 }
+
+func (m *EndAll) fields(b *body) { b.u32(&m.GraceMs) }

@@ -29,11 +29,7 @@ CACHES = {
 
 
 def add_volumes(fields: dict[str, Any], volumes: Sequence[str], caches: Sequence[str]) -> None:
-    """Adds them to the fields of a specification; a volume that is not there yet is made."""
-    from crucible.config import load_config
-    from crucible.errors import VolumeMissing
-    from crucible.sandbox.volumes import Volumes
-
+    """Adds them to the fields of a specification."""
     mounts = [parse_volume(text) for text in volumes]
     for name in dict.fromkeys(caches):
         if name not in CACHES:
@@ -42,12 +38,4 @@ def add_volumes(fields: dict[str, Any], volumes: Sequence[str], caches: Sequence
             )
         mounts.append(parse_volume(f"cache-{name}:{CACHES[name].target}"))
         fields["environment"] = {**CACHES[name].variables, **fields.get("environment", {})}
-    kept = Volumes(load_config().home)
-    for mount in mounts:
-        try:
-            kept.find(mount.source)
-        except VolumeMissing:
-            if mount.kind == "volume-ro":
-                raise
-            kept.create(mount.source)
     fields["mounts"] = [*fields.get("mounts", ()), *map(str, mounts)]

@@ -92,6 +92,10 @@ class Machine(Session, HasOutlet, Watches, Protocol):
         """Waits until the machine is gone and says why."""
         ...
 
+    async def end_processes(self, grace_s: float) -> None:
+        """Asks every process inside to end, and ends those that do not in time. What they wrote can be read."""
+        ...
+
     async def shutdown(self, grace_s: float) -> None:
         """Ends it cleanly: the disk is complete afterwards."""
         ...

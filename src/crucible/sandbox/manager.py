@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 # tells that nobody named this image.
 Fetch = Callable[[str, bool, Callable[[], bool]], Image]
 
+# For what the command of a `run` leaves running, where it has a volume to which that may still write.
+_RUN_GRACE_S = 5.0
+
 
 class Manager:
     """`held` are the named sandboxes in this process's hands, by the ids of their records."""
@@ -84,10 +87,11 @@ class Manager:
         image = await self.image(spec.image)
         record = await self.new_records.add(record_id, own_name, spec, image, is_temporary=True)
         try:
+            self._claim_volumes(record, is_first=True)
             held = await self._boot(record, lifetime="command", disk=disk)
             try:
                 yield held
-                await self._keep_volumes(held)
+                await self._keep_volumes(held, grace_s=_RUN_GRACE_S)
             finally:
                 await finish(self._end(held))
         finally:
@@ -247,10 +251,8 @@ class Manager:
         """What a machine gets once its workspace is in it, before its first command."""
         record = held.record
         if record.spec.mounts:
-            from crucible.sandbox import volume_use
             from crucible.sandbox.mounting import copy_mounts
 
-            volume_use.claim(record, self.records)
             await copy_mounts(
                 held.machine, record.spec, held.image, record.directory,
                 own_state=self.config.home, is_first=is_first, report=self.report,
@@ -296,7 +298,7 @@ class Manager:
             if is_paused:
                 with contextlib.suppress(SandboxError):
                     await held.machine.resume()
-            await self._keep_volumes(held)
+            await self._keep_volumes(held, grace_s=grace_s)
             await held.machine.shutdown(grace_s)
         except Exception:
             await finish(self._end(held))
@@ -325,6 +327,7 @@ class Manager:
             record.id, state="starting", note="", host_uid=claim_user(self.records), **holder()
         )
         try:
+            self._claim_volumes(record, is_first=is_first)
             held = await self._boot(
                 record, lifetime="sandbox", disk="fresh" if is_first else "kept"
             )
@@ -377,11 +380,17 @@ class Manager:
             self.hold(held)
         return held
 
-    async def _keep_volumes(self, held: Held) -> None:
+    def _claim_volumes(self, record: SandboxRecord, *, is_first: bool) -> None:
+        if record.spec.mounts:
+            from crucible.sandbox import volume_use
+
+            volume_use.claim(record, self.records.sandboxes, self.config.home, is_first=is_first)
+
+    async def _keep_volumes(self, held: Held, *, grace_s: float) -> None:
         if held.record.spec.mounts:
             from crucible.sandbox import volume_use
 
-            await volume_use.keep(held, self.config.home, self.report)
+            await volume_use.keep(held, self.config.home, self.report, grace_s=grace_s)
 
     def _let_go(self, held: Held) -> None:
         """Its commands may still write to its log; whoever calls this closes that."""

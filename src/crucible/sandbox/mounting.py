@@ -14,7 +14,7 @@ from crucible.sandbox.mounts import Mount, is_within, parse_mount
 from crucible.sandbox.seeding import baseline_name, in_thread
 from crucible.sandbox.session import Files, Session
 from crucible.sandbox.spec import SandboxSpec
-from crucible.sandbox.volumes import Volumes
+from crucible.sandbox.volumes import Unkept, Volumes
 from crucible.sandbox.workspace.credentials import Withheld, withheld_of
 from crucible.sandbox.workspace.ignore import load_ignore
 from crucible.sandbox.workspace.packing import Packing, pack_tree
@@ -37,8 +37,7 @@ async def copy_mounts(
     for text in spec.mounts:
         mount = parse_mount(text)
         if mount.is_volume:
-            report("mount", f"copying the volume {mount.source} to {mount.target}")
-            await _copy_volume(session.files, image, mount, own_state)
+            await _copy_volume(session.files, image, mount, directory, own_state, report)
             continue
         if mount.kind != "ro" and not is_first:
             continue
@@ -55,21 +54,27 @@ async def copy_mounts(
             report(NOTICE, f"{mount.source}: {told}")
 
 
-async def keep_volumes(files: Files, spec: SandboxSpec, own_state: Path) -> None:
-    """Takes what the sandbox has in its volumes back, for the next one."""
-    for mount in map(parse_mount, spec.mounts):
-        if mount.kind == "volume":
-            pieces = files.tar_out(os.fsencode(mount.target))
-            await Volumes(own_state).save(mount.source, pieces)
-
-
-async def _copy_volume(files: Files, image: Image, mount: Mount, own_state: Path) -> None:
+async def _copy_volume(
+    files: Files, image: Image, mount: Mount, directory: Path, own_state: Path, report: Report
+) -> None:
     target = mount.target
     _check_apart(target, image.workspace)
+    volumes, unkept = Volumes(own_state), Unkept(directory)
+    volume = volumes.find(mount.source)
+    is_written = mount.kind == "volume"
+    if is_written and unkept.has(volume):
+        report(
+            NOTICE,
+            f"The volume {volume.name!r} was not kept the last time; going on with the files at {target}",
+        )
+        return
+    report("mount", f"copying the volume {volume.name} to {target}")
+    unkept.drop(volume.name)
     await _clear(files, target)
-    owner = image.owner if mount.kind == "volume" else _ROOT
-    pieces = in_thread(Volumes(own_state).content(mount.source))
-    await files.tar_in(os.fsencode(target), pieces, owner=owner)
+    pieces = in_thread(volumes.content(volume.name))
+    await files.tar_in(os.fsencode(target), pieces, owner=image.owner if is_written else _ROOT)
+    if is_written:
+        unkept.add(volume)
 
 
 def check_source(mount: Mount) -> Path:

@@ -6,22 +6,21 @@ What a sandbox wrote is never unpacked on the host, only handed to the next sand
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from crucible.errors import VolumeBusy, VolumeMissing, VolumeTaken, VolumeTooLarge
-from crucible.sandbox import processes
-from crucible.sandbox.mounts import parse_mount
-from crucible.sandbox.records import SandboxRecord
+from crucible.errors import VolumeMissing, VolumeTaken, VolumeTooLarge
 from crucible.sandbox.spec import check_name
 
 LARGEST_BYTES = 16 << 30
 _CHUNK = 1 << 18
 _ENDING = ".tar"
 _EMPTY = bytes(1024)
-_LIVELY = ("starting", "running", "paused", "stopping", "broken")
+_WRITER = ".writer"
 
 
 class Volume(NamedTuple):
@@ -54,9 +53,29 @@ class Volumes:
             raise VolumeTaken(name) from None
         return self.find(name)
 
+    def create_missing(self, name: str) -> None:
+        with contextlib.suppress(VolumeTaken):
+            self.create(name)
+
     def remove(self, name: str) -> None:
         self.find(name)
         self._path(name).unlink()
+        for ending in (_WRITER, _ENDING):
+            self._beside(name, ending).unlink(missing_ok=True)
+
+    def writer(self, name: str) -> str:
+        """The id of the sandbox that last was its writer, and may still be; empty if there was none."""
+        try:
+            return self._beside(name, _WRITER).read_text()
+        except FileNotFoundError:
+            return ""
+
+    def set_writer(self, name: str, sandbox_id: str) -> None:
+        # The writer before it may have died while it was being kept.
+        self._beside(name, _ENDING).unlink(missing_ok=True)
+        aside = self._beside(name, f"{_WRITER}.new")
+        aside.write_text(sandbox_id)
+        aside.replace(self._beside(name, _WRITER))
 
     def content(self, name: str) -> Iterator[bytes]:
         """The archive in pieces."""
@@ -72,7 +91,7 @@ class Volumes:
         self, name: str, pieces: AsyncIterator[bytes], *, most: int = LARGEST_BYTES
     ) -> None:
         """Whole or not at all: until the last byte is on the disk, the volume is what it was."""
-        aside = self._directory / f".{name}{_ENDING}"
+        aside = self._beside(name, _ENDING)
         size = 0
         try:
             with aside.open("wb") as file:
@@ -80,33 +99,59 @@ class Volumes:
                     size += len(data)
                     if size > most:
                         raise VolumeTooLarge(name, most)
-                    file.write(data)
+                    _write(file, data)
                 file.flush()
                 await asyncio.to_thread(os.fsync, file.fileno())
             if not self._path(name).exists():
                 raise VolumeMissing(name)  # it was removed meanwhile, and stays so
-            aside.replace(self._path(name))
+            _put(aside, self._path(name))
         finally:
             aside.unlink(missing_ok=True)
+
+    def _beside(self, name: str, ending: str) -> Path:
+        return self._directory / f".{check_name(name)}{ending}"
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{check_name(name)}{_ENDING}"
 
 
-def refuse_second_writer(name: str, records: Iterable[SandboxRecord], *, own_id: str = "") -> None:
-    """Raises VolumeBusy if a sandbox that runs will write it back when it stops.
+class Unkept:
+    """Which volumes a sandbox has newer files of than the volume itself: copied in, and not kept since.
 
-    Whoever asks has its own record written before: of two that start at once, each finds the other.
+    Its machine may have died, or what it has may have been too large. Unless somebody else has written the volume
+    meanwhile, its own files are the ones to go on with.
     """
-    for record in records:
-        if record.id == own_id or record.state not in _LIVELY or not _lives(record):
-            continue
-        mounts = map(parse_mount, record.spec.mounts)
-        if any(mount.kind == "volume" and mount.source == name for mount in mounts):
-            raise VolumeBusy(name, record.name)
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "unkept.json"
+
+    def add(self, volume: Volume) -> None:
+        self._store({**self._load(), volume.name: [volume.size_bytes, volume.changed_at]})
+
+    def drop(self, name: str) -> None:
+        known = self._load()
+        if known.pop(name, None) is not None:
+            self._store(known)
+
+    def has(self, volume: Volume) -> bool:
+        return self._load().get(volume.name) == [volume.size_bytes, volume.changed_at]
+
+    def _load(self) -> dict[str, list[float]]:
+        try:
+            known: dict[str, list[float]] = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {}
+        return known
+
+    def _store(self, known: dict[str, list[float]]) -> None:
+        aside = self._path.with_name(f".{self._path.name}")
+        aside.write_text(json.dumps(known))
+        aside.replace(self._path)
 
 
-def _lives(record: SandboxRecord) -> bool:
-    return processes.is_running(record.pid, record.pid_started) or processes.is_running(
-        record.holder_pid, record.holder_started
-    )
+def _write(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+
+
+def _put(aside: Path, path: Path) -> None:
+    aside.replace(path)

@@ -172,6 +172,7 @@ _BODIES: Final[dict[Verb, Field]] = {
     Verb.FREEZE: _DONE,
     Verb.THAW: _DONE,
     Verb.SHUTDOWN: _DONE,
+    Verb.END_ALL: _DONE,
     Verb.SYNC_DISK: _DONE,
     Verb.LISTEN: _DONE,
     Verb.TAKE: _DONE,

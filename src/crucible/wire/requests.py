@@ -56,6 +56,7 @@ class Verb(IntEnum):
     CONFINE = 24
     LAYER_OUT = 25
     WATCH = 27
+    END_ALL = 28
 
 
 EXEC_PTY: Final = 1
@@ -152,6 +153,10 @@ class Shutdown(NamedTuple):
     grace_ms: int
 
 
+class EndAll(NamedTuple):
+    grace_ms: int
+
+
 class Take(NamedTuple):
     number: int
 
@@ -194,6 +199,7 @@ Request = (
     | Dial
     | Tree
     | Shutdown
+    | EndAll
     | Take
     | RefuseAsk
     | Confine
@@ -224,6 +230,7 @@ _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
         (Dial, Verb.DIAL, (U16,)),
         (Tree, Verb.TREE, (BYTES, FLAG)),
         (Shutdown, Verb.SHUTDOWN, (U32,)),
+        (EndAll, Verb.END_ALL, (U32,)),
         (Take, Verb.TAKE, (U32,)),
         (RefuseAsk, Verb.REFUSE, (U32,)),
         (Confine, Verb.CONFINE, (U8,)),

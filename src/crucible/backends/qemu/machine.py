@@ -162,6 +162,9 @@ class QemuMachine:
                 await self.guest.thaw()
             raise
 
+    async def end_processes(self, grace_s: float) -> None:
+        await self.guest.end_processes(grace_s)
+
     async def shutdown(self, grace_s: float) -> None:
         with contextlib.suppress(SandboxError, TimeoutError):
             await self.guest.shutdown(grace_s)

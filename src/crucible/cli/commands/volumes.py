@@ -45,11 +45,10 @@ def inspect(arguments: Arguments) -> int:
 
 def remove(arguments: Arguments) -> int:
     from crucible.cli.commands.listing import sandbox_records
-    from crucible.sandbox.volumes import refuse_second_writer
+    from crucible.config import load_config
+    from crucible.sandbox import volume_use
 
-    name = arguments.word("NAME")
-    refuse_second_writer(name, sandbox_records())
-    _volumes().remove(name)
+    volume_use.remove(arguments.word("NAME"), sandbox_records, load_config().home)
     return 0
 
 

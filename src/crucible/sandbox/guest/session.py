@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from crucible.errors import ProtocolBroken
-from crucible.sandbox.guest.channel import GuestChannel
+from crucible.sandbox.guest.channel import SMALL_S, GuestChannel
 from crucible.sandbox.guest.dial import GuestConnection
 from crucible.sandbox.guest.files import GuestFiles
 from crucible.sandbox.guest.process import GuestProcess
@@ -28,6 +28,7 @@ from crucible.wire.requests import (
     CONFINE_NO_POWERS,
     CONFINE_READ_ONLY,
     Confine,
+    EndAll,
     Plain,
     Prepare,
     Shutdown,
@@ -173,6 +174,9 @@ class GuestSession:
 
     async def sync_disk(self) -> None:
         await self.channel.ask(Plain(Verb.SYNC_DISK), Done, DISK_S)
+
+    async def end_processes(self, grace_s: float) -> None:
+        await self.channel.ask(EndAll(int(grace_s * 1000)), Done, grace_s + SMALL_S)
 
     async def shutdown(self, grace_s: float) -> None:
         """Returns when the agent has begun; the channel ends when the machine is off."""
