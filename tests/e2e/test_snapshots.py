@@ -339,7 +339,7 @@ def refuses(crucible: CommandLine, path: Path) -> bytes:
     [
         (("snapshot", "box", "moment"), b"exists already"),
         (("snapshot", "nobody", "new"), b"There is no sandbox"),
-        (("snapshot", "box", "bad/tag"), b"is not a sandbox name"),
+        (("snapshot", "box", "bad/tag"), b"is not a snapshot name"),
         (("snapshot", "restore", "nothing", "new"), b"There is no snapshot"),
         (("snapshot", "restore", "moment", "box"), b"exists already"),
         (("snapshot", "remove", "nothing"), b"There is no snapshot"),

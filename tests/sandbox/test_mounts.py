@@ -58,13 +58,24 @@ def test_whatever_it_is_it_is_a_mount_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "texts",
-    [["/a:/b", "/c:/b"], ["/a:/b", "/c:/b/d"], ["/a:/b/d", "/c:/b"], ["a:/b"], ["/a:/b"] * (MOST_MOUNTS + 1)],
+    [["/a:/b", "/c:/b"], ["/a:/b", "/c:/b/d"], ["/a:/b/d", "/c:/b"], ["a:/b"], ["/a:/b"] * (MOST_MOUNTS + 1),
+     ["a:/b:volume", "a:/c:volume"], ["a:/b:volume-ro", "a:/c:volume"]],
 )  # fmt: skip
 def test_mounts_that_do_not_go_together_are_refused(texts: list[str]) -> None:
     with pytest.raises(BadSetting):
         check_mounts(texts)
     with pytest.raises(BadSetting):
         parse_spec({"mounts": texts})
+
+
+def test_a_volume_may_be_read_at_two_places() -> None:
+    check_mounts(["a:/b:volume-ro", "a:/c:volume-ro"])
+
+
+def test_a_volume_that_was_given_as_a_mount_is_recognised() -> None:
+    with pytest.raises(BadSetting) as refused:
+        resolved(parse_mount("nosuch:/data"))
+    assert refused.value.hint == "If a volume is meant: --volume nosuch:/data"
 
 
 @pytest.mark.parametrize("mounts", ["/a:/b", [1], [["/a:/b"]], None])

@@ -203,8 +203,11 @@ def test_a_volume_is_read(text: str, mount: Mount) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "a:b", "../a:/b", ":/b", "a:/etc", "a:/b:/c", "a:/b:wr"])
 def test_what_names_no_volume_is_refused(text: str) -> None:
-    with pytest.raises((BadSetting, BadName)):
+    with pytest.raises(
+        (BadSetting, BadName), match=r"volume|absolute path|cannot be replaced"
+    ) as refused:
         parse_volume(text)
+    assert "SOURCE" not in refused.value.hint
 
 
 def test_caches_are_volumes_with_their_variables(

@@ -14,10 +14,10 @@ from crucible.errors.base import (
 class BadName(Refused):
     code = "bad-name"
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, of: str) -> None:
         shown = name if len(name) <= 80 else name[:77] + "..."
         super().__init__(
-            f"{shown!r} is not a sandbox name",
+            f"{shown!r} is not a {of} name",
             hint="Use 1 to 63 letters, digits, '-', '_' or '.', beginning with a letter or digit",
         )
 

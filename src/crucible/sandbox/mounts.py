@@ -22,6 +22,7 @@ _TAKEN = (
 )  # fmt: skip
 _TAKEN_WITH_ALL = ("/dev", "/proc", "/run", "/sys", "/tmp")  # noqa: S108 - of the guest
 _HINT = "Write it as SOURCE:TARGET or SOURCE:TARGET:rw, like ./data:/data"
+_VOLUME_HINT = "Write it as NAME:TARGET or NAME:TARGET:ro, like shared:/shared"
 
 
 class Mount(NamedTuple):
@@ -62,8 +63,8 @@ def parse_volume(text: str) -> Mount:
         rest = text
     name, colon, target = rest.partition(":")
     if not colon:
-        raise BadSetting(f"{text!r} names no volume", hint="Write it as NAME:TARGET")
-    return Mount(check_name(name), check_target(target), kind)
+        raise BadSetting(f"{text!r} names no volume", hint=_VOLUME_HINT)
+    return Mount(check_name(name, "volume"), check_target(target, _VOLUME_HINT), kind)
 
 
 def parse_mount(text: str) -> Mount:
@@ -79,11 +80,11 @@ def parse_mount(text: str) -> Mount:
     return Mount(source, target if kind == "home" else check_target(target), kind)
 
 
-def check_target(target: str) -> str:
+def check_target(target: str, hint: str = _HINT) -> str:
     """An absolute path of the guest that may be replaced by a copy."""
     is_odd = "\0" in target or ":" in target or {".", ".."} & set(target.split("/"))
     if not target.startswith("/") or is_odd:
-        raise BadSetting(f"{target!r} is not an absolute path in the sandbox", hint=_HINT)
+        raise BadSetting(f"{target!r} is not an absolute path in the sandbox", hint=hint)
     plain = "/" + "/".join(part for part in target.split("/") if part)
     within = any(plain == place or plain.startswith(f"{place}/") for place in _TAKEN_WITH_ALL)
     if plain == "/" or plain in _TAKEN or within:
@@ -103,9 +104,10 @@ def check_mounts(texts: Sequence[str]) -> None:
         if mount.is_volume:
             from crucible.sandbox.spec import check_name
 
-            check_name(mount.source)
+            check_name(mount.source, "volume")
         elif not mount.source.startswith("/"):
             raise BadSetting(f"The source {mount.source!r} of a mount is not an absolute path")
+    _check_written_once(mounts)
     targets = [mount.target for mount in mounts]
     for index, target in enumerate(targets):
         for other in targets[index + 1 :]:
@@ -116,12 +118,26 @@ def check_mounts(texts: Sequence[str]) -> None:
                 )
 
 
+def _check_written_once(mounts: Sequence[Mount]) -> None:
+    """Of a volume at two places, only what is at one of them could be kept."""
+    volumes = [mount.source for mount in mounts if mount.is_volume]
+    for mount in mounts:
+        if mount.kind == "volume" and volumes.count(mount.source) > 1:
+            raise BadSetting(
+                f"The volume {mount.source!r} is named twice, and is to be written",
+                hint="Give it one target, or only read it: NAME:TARGET:ro",
+            )
+
+
 def resolved(mount: Mount, base: str = "") -> Mount:
     """With its source as it is on this host right now: absolute, through all links, and there."""
     path = os.path.realpath(os.path.join(base, os.path.expanduser(mount.source)))  # noqa: PTH111, PTH118
     if not os.path.isfile(path) and not os.path.isdir(path):  # noqa: PTH112, PTH113
         raise BadSetting(
-            f"{mount.source!r}, to be copied to {mount.target}, is neither a file nor a directory"
+            f"{mount.source!r}, to be copied to {mount.target}, is neither a file nor a directory",
+            hint=""
+            if "/" in mount.source
+            else f"If a volume is meant: --volume {mount.source}:{mount.target}",
         )
     if mount.is_writable and not os.path.isdir(path):  # noqa: PTH112
         raise BadSetting(

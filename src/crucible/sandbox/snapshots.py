@@ -40,7 +40,7 @@ class Snapshots:
         """Memory, processes and disk of one moment; the sandbox goes on."""
         async with self._manager.lock(name):
             held = self._manager.running(name)
-            record = _describe(held, check_name(tag), self._manager.config.home)
+            record = _describe(held, check_name(tag, "snapshot"), self._manager.config.home)
             self._manager.records.add_snapshot(record)
             try:
                 await self._save(held, record.directory)
@@ -95,7 +95,9 @@ class Snapshots:
 
     async def take_in(self, path: Path, tag: str) -> SnapshotRecord:
         """Reads a snapshot that was exported here or elsewhere; every byte is checked."""
-        if check_name(tag) in {record.tag for record in self._manager.records.snapshots()}:
+        if check_name(tag, "snapshot") in {
+            record.tag for record in self._manager.records.snapshots()
+        }:
             raise SnapshotTaken(tag)
         record_id = new_id()
         directory = snapshot_directory(self._manager.config.home, record_id)

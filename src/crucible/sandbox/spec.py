@@ -146,9 +146,9 @@ def memory_tier(wanted_mib: int) -> int:
     )
 
 
-def check_name(name: str) -> str:
+def check_name(name: str, of: str = "sandbox") -> str:
     if not _NAME.match(name):
-        raise BadName(name)
+        raise BadName(name, of)
     return name
 
 

@@ -109,10 +109,10 @@ class Volumes:
             aside.unlink(missing_ok=True)
 
     def _beside(self, name: str, ending: str) -> Path:
-        return self._directory / f".{check_name(name)}{ending}"
+        return self._directory / f".{check_name(name, 'volume')}{ending}"
 
     def _path(self, name: str) -> Path:
-        return self._directory / f"{check_name(name)}{_ENDING}"
+        return self._directory / f"{check_name(name, 'volume')}{_ENDING}"
 
 
 class Unkept:

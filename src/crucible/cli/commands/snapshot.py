@@ -14,7 +14,7 @@ def take(arguments: Arguments) -> int:
     from crucible.cli.service import ask_owner
     from crucible.sandbox.spec import check_name
 
-    name, tag = arguments.word("NAME"), check_name(arguments.word("TAG"))
+    name, tag = arguments.word("NAME"), check_name(arguments.word("TAG"), "snapshot")
     ask_owner("snapshot", {"name": name, "tag": tag}, doing=f"saving {name}")
     render.say(tag)
     return 0
@@ -72,7 +72,7 @@ def import_(arguments: Arguments) -> int:
     from crucible.sandbox.spec import check_name
 
     path = os.path.abspath(arguments.word("FILE"))  # noqa: PTH100 - links are the user's choice
-    tag = check_name(arguments.word("TAG"))
+    tag = check_name(arguments.word("TAG"), "snapshot")
     ask_owner("snapshot_import", {"path": path, "tag": tag}, doing="importing")
     render.say(tag)
     return 0
