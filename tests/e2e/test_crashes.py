@@ -200,6 +200,12 @@ def stamps(home: Path, volume: str = "kept") -> set[str]:
         }
 
 
+def keeping(steps: list[str]) -> list[str]:
+    """From where the processes are told to end to where the volume has its new content."""
+    last = steps.index("after volumes._put #1")
+    return steps[steps.index("before guest.END_ALL #1") : last + 1]
+
+
 def each(steps: list[str]) -> Iterator[str]:
     assert len(steps) >= 2, steps
     yield from steps
@@ -390,7 +396,7 @@ def test_a_volume_is_the_old_or_the_new_one_whenever_its_keeper_dies(mortals: Mo
     begin("0")
     steps = mortals.steps("stop", name="keeper", grace_s=2)
     assert "before volumes._write #2" in steps, "half a volume is one of the steps"
-    for stamp, step in enumerate(each(steps[steps.index("before guest.END_ALL #1") :]), start=1):
+    for stamp, step in enumerate(each(keeping(steps)), start=1):
         mortals.ask("remove", name="keeper", force=True)
         begin(str(stamp))
         mortals.dies("stop", step, name="keeper", grace_s=2)
@@ -412,7 +418,7 @@ def test_a_run_that_dies_leaves_its_volume_old_or_new(mortals: Mortals) -> None:
     run("", 0)
     steps = mortals.taken()
     stamp = 0
-    for step in each(steps[steps.index("before guest.END_ALL #1") :]):
+    for step in each(keeping(steps)):
         run(step, stamp + 1)
         found = stamps(mortals.home, "ran")
         assert found in ({f"{stamp}"}, {f"{stamp + 1}"}), step
