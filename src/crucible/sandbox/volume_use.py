@@ -52,6 +52,11 @@ def remove(name: str, sandboxes: Sandboxes, home: Path) -> None:
         volumes.remove(name)
 
 
+def users(name: str, sandboxes: Iterable[SandboxRecord]) -> list[str]:
+    """The names of the sandboxes that have it, running or not."""
+    return [record.name for record in sandboxes if name in map(_volume_of, record.spec.mounts)]
+
+
 async def keep(held: Held, home: Path, report: Report, *, grace_s: float) -> None:
     """Takes what a sandbox has in its volumes back for the next one, once nothing writes to them any more.
 
@@ -71,6 +76,11 @@ async def keep(held: Held, home: Path, report: Report, *, grace_s: float) -> Non
         except (CrucibleError, OSError) as error:
             why = error.message if isinstance(error, CrucibleError) else str(error)
             report(NOTICE, f"warning: The volume {mount.source!r} is as it was before: {why}")
+
+
+def _volume_of(text: str) -> str:
+    mount = parse_mount(text)
+    return mount.source if mount.is_volume else ""
 
 
 def _written(record: SandboxRecord) -> Iterator[Mount]:

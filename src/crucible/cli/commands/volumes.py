@@ -31,9 +31,11 @@ def create(arguments: Arguments) -> int:
 
 def inspect(arguments: Arguments) -> int:
     from crucible.cli import render
+    from crucible.cli.commands.listing import sandbox_records
+    from crucible.sandbox import volume_use
 
     name = arguments.word("NAME")
-    volume, users = _volumes().find(name), _users(name)
+    volume, users = _volumes().find(name), volume_use.users(name, sandbox_records())
     if arguments.flag("json"):
         render.show_json({**volume._asdict(), "sandboxes": users})
     else:
@@ -57,20 +59,6 @@ def _volumes() -> Volumes:
     from crucible.sandbox.volumes import Volumes
 
     return Volumes(load_config().home)
-
-
-def _users(name: str) -> list[str]:
-    from crucible.cli.commands.listing import sandbox_records
-    from crucible.sandbox.mounts import parse_mount
-
-    return [
-        record.name
-        for record in sandbox_records()
-        if any(
-            mount.is_volume and mount.source == name
-            for mount in map(parse_mount, record.spec.mounts)
-        )
-    ]
 
 
 def _row(volume: Volume) -> tuple[str, str, str]:

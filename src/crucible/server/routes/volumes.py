@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from crucible.sandbox.mounts import parse_mount
-from crucible.sandbox.volumes import Volume, Volumes, refuse_second_writer
+from crucible.sandbox import volume_use
+from crucible.sandbox.volumes import Volume, Volumes
 from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheDomain
 from crucible.server.bytestreams import bytes_out, streamed
 from crucible.server.domain import Domain
@@ -76,8 +76,8 @@ async def read(volume: Name, domain: TheDomain) -> StreamingResponse:
     operation_id="removeVolume",
 )
 async def remove(volume: Name, domain: TheDomain) -> None:
-    refuse_second_writer(volume, domain.manager.records.sandboxes())
-    _volumes(domain).remove(volume)
+    manager = domain.manager
+    volume_use.remove(volume, manager.records.sandboxes, manager.config.home)
 
 
 def _volumes(domain: Domain) -> Volumes:
@@ -85,14 +85,7 @@ def _volumes(domain: Domain) -> Volumes:
 
 
 def _facts(domain: Domain, volume: Volume) -> VolumeFacts:
-    users = [
-        record.name
-        for record in domain.manager.records.sandboxes()
-        if any(
-            mount.is_volume and mount.source == volume.name
-            for mount in map(parse_mount, record.spec.mounts)
-        )
-    ]
+    users = volume_use.users(volume.name, domain.manager.records.sandboxes())
     return VolumeFacts(**volume._asdict(), sandboxes=users)
 
 
