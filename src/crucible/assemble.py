@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 _PR_SET_THP_DISABLE = 41
+_FRONT_COMMAND = (sys.executable, "-P", "-m", "crucible.cli.front")
 
 if TYPE_CHECKING:
     from crucible.backends.qemu.backend import QemuBackend
@@ -107,6 +108,7 @@ def run_owner(
     """
     import asyncio
 
+    from crucible.sandbox.front import Front
     from crucible.sandbox.owner import Owner
     from crucible.sandbox.service.progress import to_client
     from crucible.sandbox.succession import hold_daemon_lock, hold_lock
@@ -117,16 +119,47 @@ def run_owner(
     _refuse_huge_pages()
 
     async def serve() -> None:
+        own = manager(config, to_client)
+        if is_daemon:
+            _give_pool(own)
         owner = Owner(
-            manager(config, to_client),
+            own,
             idle_s=None if is_daemon else config.owner_idle_s,
             drain_s=config.drain_s,
             doors=doors,
+            front=Front(config.home, _FRONT_COMMAND) if is_daemon else None,
         )
         await owner.serve()
 
     asyncio.run(serve())
     return True
+
+
+def _give_pool(own: Manager) -> None:
+    from crucible.errors import BadSetting
+    from crucible.sandbox.pool.figures import StageFigures
+    from crucible.sandbox.pool.pool import Pool, PoolLimits
+    from crucible.sandbox.pool.turnstile import QueueLimits, Turnstile
+
+    config = own.config
+    if config.pool_min > config.pool_max:
+        raise BadSetting(
+            f"CRUCIBLE_POOL_MIN is {config.pool_min}, more than CRUCIBLE_POOL_MAX ({config.pool_max})"
+        )
+    if not config.runs_max:
+        raise BadSetting("CRUCIBLE_RUNS_MAX is 0", hint="Let at least one run at a time")
+    own.figures = StageFigures()
+    own.turnstile = Turnstile(
+        QueueLimits(running=config.runs_max, waiting=config.queue_max, wait_s=config.queue_s)
+    )
+    if config.pool_max:
+        own.pool = Pool(
+            limits=PoolLimits(minimum=config.pool_min, maximum=config.pool_max),
+            records=own.records,
+            machines=own.machines,
+            new_records=own.new_records,
+            remains=own.remains,
+        )
 
 
 def _refuse_huge_pages() -> None:

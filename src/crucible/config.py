@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from crucible.client.place import home_directory
 from crucible.errors import BadSetting
 from crucible.values import dataclass
 
@@ -17,6 +18,11 @@ class Config:
     template_limit_mib: int = 8192
     owner_idle_s: float = 30.0
     drain_s: float = 10.0
+    pool_min: int = 2
+    pool_max: int = 8
+    runs_max: int = 128
+    queue_max: int = 256
+    queue_s: float = 60.0
     pulls_images: bool = True
 
 
@@ -27,19 +33,20 @@ def load_config(environment: dict[str, str] | None = None) -> Config:
         template_limit_mib=_number(values, "CRUCIBLE_TEMPLATE_LIMIT_MIB", 8192),
         owner_idle_s=float(_number(values, "CRUCIBLE_OWNER_IDLE_S", 30)),
         drain_s=float(_number(values, "CRUCIBLE_DRAIN_S", 10)),
+        pool_min=_number(values, "CRUCIBLE_POOL_MIN", 2),
+        pool_max=_number(values, "CRUCIBLE_POOL_MAX", 8),
+        runs_max=_number(values, "CRUCIBLE_RUNS_MAX", 128),
+        queue_max=_number(values, "CRUCIBLE_QUEUE_MAX", 256),
+        queue_s=float(_number(values, "CRUCIBLE_QUEUE_S", 60)),
         pulls_images=_pulls_images(values),
     )
 
 
 def _home(values: dict[str, str]) -> Path:
-    if explicit := values.get("CRUCIBLE_HOME"):
-        return Path(explicit).absolute()
-    if data := values.get("XDG_DATA_HOME"):
-        return Path(data).absolute() / "crucible"
-    home = values.get("HOME")
-    if not home:
+    found = home_directory(values)
+    if not found:
         raise BadSetting("Neither CRUCIBLE_HOME nor HOME is set", hint="Set CRUCIBLE_HOME")
-    return Path(home) / ".local" / "share" / "crucible"
+    return Path(found).absolute()
 
 
 def _pulls_images(values: dict[str, str]) -> bool:

@@ -61,7 +61,12 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
     assert "| `CRUCIBLE_PULL` | `missing` |" in SETTINGS
     assert config.pulls_images
     assert f"| `CRUCIBLE_DRAIN_S` | `{config.drain_s:g}` |" in SETTINGS
-    assert len(fields(Config)) == 5
+    assert f"| `CRUCIBLE_POOL_MIN` | `{config.pool_min}` |" in SETTINGS
+    assert f"| `CRUCIBLE_POOL_MAX` | `{config.pool_max}` |" in SETTINGS
+    assert f"| `CRUCIBLE_RUNS_MAX` | `{config.runs_max}` |" in SETTINGS
+    assert f"| `CRUCIBLE_QUEUE_MAX` | `{config.queue_max}` |" in SETTINGS
+    assert f"| `CRUCIBLE_QUEUE_S` | `{config.queue_s:g}` |" in SETTINGS
+    assert len(fields(Config)) == 10
 
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:

@@ -26,7 +26,34 @@ def main(words: list[str] | None = None) -> int:
     gc.set_threshold(_GARBAGE_THRESHOLD)
     if words is not None:
         return guarded(lambda: _dispatch(words))
+    if sys.argv[1:2] == ["run"]:
+        _hand_over(sys.argv[1:])
     return _leave(guarded(lambda: _dispatch(sys.argv[1:])))
+
+
+def _hand_over(words: list[str]) -> None:
+    """Returns if there is no daemon to take it."""
+    from crucible.client.front import FrontLost, hand_over
+    from crucible.client.place import home_directory
+
+    home = home_directory(os.environ)
+    try:
+        status = hand_over(words, home, os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
+    except FrontLost:
+        _leave(guarded(_tell_loss))
+    if status is None:
+        return
+    if os.WIFSIGNALED(status):
+        _die_of(os.WTERMSIG(status))
+    _leave(os.waitstatus_to_exitcode(status))
+
+
+def _tell_loss() -> int:
+    from crucible.errors import OwnerUnreachable
+
+    raise OwnerUnreachable(
+        "The daemon ended while the command ran", hint="Look at the state with `crucible list`"
+    )
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -129,8 +156,16 @@ def _die_of_a_broken_pipe() -> int:
     """As any program of a pipeline does: by the signal, so that a shell sees what it expects."""
     import signal
 
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.kill(os.getpid(), signal.SIGPIPE)
+    return _die_of(signal.SIGPIPE)
+
+
+def _die_of(number: int) -> int:
+    import signal
+
+    # What cannot be caught has no handler to be set back.
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
     return EXIT_FAILED
 
 

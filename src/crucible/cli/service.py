@@ -10,6 +10,7 @@ from crucible.cli.progress import ProgressLine
 from crucible.client.connection import Owner
 from crucible.client.exchange import Upload, ask
 from crucible.client.flows import Sink
+from crucible.client.front import SOCKET_NAME as FRONT_NAME
 from crucible.config import Config, load_config
 from crucible.sandbox.spec import check_name
 
@@ -24,6 +25,26 @@ def embedded() -> tuple[Callable[[], socket], Callable[[], None]]:
 
     connection, wait = embedded_connection(load_config())
     return lambda: connection, wait
+
+
+def daemon(image: str) -> tuple[Callable[[], socket], Callable[[], None]] | None:
+    """The same at a running daemon. What has to be fetched first is fetched here, with this user's own settings."""
+    config = load_config()
+    if not (config.home / FRONT_NAME).exists():
+        return None
+    from crucible.errors import ImageMissing
+    from crucible.images.catalog import load_image
+
+    try:
+        load_image(config.home, image)
+    except ImageMissing:
+        return None
+    connection = Owner(config.home).connect_if_running()
+    return None if connection is None else (lambda: connection, _wait_for_nothing)
+
+
+def _wait_for_nothing() -> None:
+    """The daemon sees to the end of what it started."""
 
 
 def ask_owner(

@@ -99,7 +99,7 @@ def _check_idle(records: list[SandboxRecord]) -> None:
     from crucible.sandbox.reconcile import is_held
 
     for record in records:
-        if record.is_temporary and is_held(record):
+        if record.is_temporary and record.state != "warm" and is_held(record):
             raise Refused(
                 f"Sandbox {record.name!r} is in use by process {record.holder_pid}",
                 hint="Wait for that command, or end it, then try again",

@@ -13,3 +13,19 @@ class DaemonRunning(Refused):
             "The daemon of this state directory is running already",
             hint="See `crucible daemon status`, or stop it with `crucible daemon stop`",
         )
+
+
+class Overloaded(Refused):
+    """`retry_after_s` is when it is worth trying again."""
+
+    code = "overloaded"
+
+    def __init__(self, running: int, waiting: int, why: str, retry_after_s: int) -> None:
+        super().__init__(
+            f"The daemon has {running} temporary sandboxes at work and {waiting} waiting: {why}",
+            hint=f"Try again in {retry_after_s} s, or allow more with CRUCIBLE_RUNS_MAX",
+        )
+        self.retry_after_s = retry_after_s
+
+    def as_fields(self) -> dict[str, str | int]:
+        return {**super().as_fields(), "retry_after_s": self.retry_after_s}

@@ -18,7 +18,9 @@ def image_users(home: Path) -> dict[str, tuple[str, ...]]:
         return {}
     records = open_records(home)
     try:
-        pairs = [(record.spec.image, record.name) for record in records.sandboxes()]
+        # A machine that waits for somebody gives way when its image goes.
+        kept = [record for record in records.sandboxes() if record.state != "warm"]
+        pairs = [(record.spec.image, record.name) for record in kept]
         pairs += [(record.spec.image, record.tag) for record in records.snapshots()]
     finally:
         records.close()

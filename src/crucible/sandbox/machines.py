@@ -58,12 +58,12 @@ def plan_for(record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk: D
         memory_mib=record.spec.memory_mib,
         cpus=record.spec.cpus,
         disk_mib=record.spec.disk_mib,
-        identity=new_identity(_hostname(record.name)),
+        identity=new_identity(hostname_for(record.name)),
         lifetime=lifetime,
         disk=disk,
         host_uid=record.host_uid,
     )
 
 
-def _hostname(name: str) -> str:
+def hostname_for(name: str) -> str:
     return name.replace("_", "-").replace(".", "-")[:63].strip("-") or "sandbox"

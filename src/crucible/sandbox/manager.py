@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -38,6 +38,9 @@ from crucible.sandbox.spec import SandboxSpec, check_name
 
 if TYPE_CHECKING:
     from crucible.network.secrets import Secret
+    from crucible.sandbox.pool.figures import StageFigures
+    from crucible.sandbox.pool.pool import Pool
+    from crucible.sandbox.pool.turnstile import Turnstile
 
 # Brings an image here that is not: in a thread, until the last argument says that nobody waits any more. The second
 # tells that nobody named this image.
@@ -68,6 +71,9 @@ class Manager:
         self.machines = Machines(backends)
         self.remains = Remains(records, self.machines, self.secrets)
         self.new_records = NewRecords(config.home, records, self.machines, self.remains)
+        self.pool: Pool | None = None
+        self.turnstile: Turnstile | None = None
+        self.figures: StageFigures | None = None
         self._fetch = fetch
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -82,20 +88,44 @@ class Manager:
     ) -> AsyncIterator[Held]:
         """A temporary sandbox: gone with everything it made when the block ends, or this process does."""
         record_id = new_id()
-        self.secrets.learn(record_id, secrets)
         own_name = check_name(name) if name else f"run-{record_id}"
         image = await self.image(spec.image)
-        record = await self.new_records.add(record_id, own_name, spec, image, is_temporary=True)
-        try:
-            self._claim_volumes(record, is_first=True)
-            held = await self._boot(record, lifetime="command", disk=disk)
+        async with AsyncExitStack() as stack:
+            if self.turnstile is not None:
+                waited = await stack.enter_async_context(self.turnstile.turn())
+                self.note_stages([("queue", waited)])
+            if self.pool is not None:
+                stack.enter_context(self.pool.used())
+            warm = None
+            if self.pool is not None and disk == "fresh":
+                warm = await self.pool.take(spec, image, own_name)
+            if warm is None:
+                record = await self.new_records.add(
+                    record_id, own_name, spec, image, is_temporary=True
+                )
+            else:
+                record = warm.record
+            self.secrets.learn(record.id, secrets)
             try:
-                yield held
-                await self._keep_volumes(held, grace_s=_RUN_GRACE_S)
+                if warm is None:
+                    self._claim_volumes(record, is_first=True)
+                    held = await self._boot(record, lifetime="command", disk=disk)
+                else:
+                    held = await self.take_up(record, image, warm.backend, warm.given())
+                try:
+                    if warm is not None:
+                        self._claim_volumes(record, is_first=True)
+                    yield held
+                    await self._keep_volumes(held, grace_s=_RUN_GRACE_S)
+                finally:
+                    await finish(self._end(held))
             finally:
-                await finish(self._end(held))
-        finally:
-            self.remains.erase(record)
+                self.remains.erase(record)
+
+    def note_stages(self, stages: Sequence[tuple[str, float]]) -> None:
+        """For whoever asks how fast things go; nobody does in a process that ends with its command."""
+        if self.figures is not None:
+            self.figures.note(stages)
 
     async def create(
         self,

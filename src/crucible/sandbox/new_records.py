@@ -37,10 +37,14 @@ class NewRecords:
         image: Image,
         *,
         is_temporary: bool = False,
+        is_warm: bool = False,
         host_directory: str | None = None,
         backend: KeepsMachines | None = None,
     ) -> SandboxRecord:
-        """The best backend is chosen, unless it is a copy that has to have its original's."""
+        """The best backend is chosen, unless it is a copy that has to have its original's.
+
+        One that `is_warm` is nobody's sandbox yet.
+        """
         is_copy = backend is not None
         if backend is None:
             backend, isolation = await choose_backend(self._machines.backends, spec)
@@ -50,7 +54,7 @@ class NewRecords:
         record = SandboxRecord(
             id=record_id,
             name=name,
-            state="starting" if is_temporary else "creating",
+            state="warm" if is_warm else "starting" if is_temporary else "creating",
             spec=spec,
             directory=sandbox_directory(self._home, record_id),
             created_at=time.time(),

@@ -25,6 +25,7 @@ from crucible.sandbox.manager import Manager
 from crucible.sandbox.reconcile import bury_dead_temporaries, remove_strays
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.dispatch import Service
+from crucible.sandbox.spec import SandboxSpec
 from crucible.sandbox.takeover import take_all_over
 
 _BACKLOG = 128
@@ -53,12 +54,14 @@ class Owner:
         idle_s: float | None,
         drain_s: float = 0.0,
         doors: Callable[[Service], Doors] | None = None,
+        front: Doors | None = None,
     ) -> None:
         self._manager = manager
         self._service = Service(manager)
         self._idle_s = idle_s
         self._drain_s = drain_s
         self._doors = None if doors is None else doors(self._service)
+        self._all_doors = [door for door in (self._doors, front) if door is not None]
         self._began = time.time()
         self._clients: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
@@ -77,11 +80,13 @@ class Owner:
         try:
             accepting = asyncio.create_task(self._accept(listener))
             await self._take_over()
-            if self._doors is not None:
-                await self._doors.open()
+            for door in self._all_doors:
+                await door.open()
             self._ready.set()
             expiry = Expiry(self._manager)
             tasks = [accepting, asyncio.create_task(expiry.run())]
+            if self._manager.pool is not None:
+                tasks.append(asyncio.create_task(self._manager.pool.run(SandboxSpec())))
             self._tell(f"holds {len(self._manager.held)} sandboxes")
             while not self._leaving.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -89,8 +94,7 @@ class Owner:
                         await self._leaving.wait()
                 if self._idle_s is not None and self._is_idle(expiry):
                     break
-            for task in tasks:
-                task.cancel()
+            await _cancel(tasks)
         finally:
             (self._manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
             listener.close()
@@ -109,8 +113,7 @@ class Owner:
     async def _drain(self) -> None:
         """What would be lost with us gets some time to end. Commands in named sandboxes go on without us."""
         waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._service.idle())]
-        if self._doors is not None:
-            waiting.append(asyncio.create_task(self._doors.drain()))
+        waiting += [asyncio.create_task(door.drain()) for door in self._all_doors]
         hurry: asyncio.Task[Any] = asyncio.create_task(self._hurrying.wait())
         drained: asyncio.Task[Any] = asyncio.create_task(_all_of(waiting))
         await asyncio.wait(
@@ -184,10 +187,14 @@ class Owner:
         }
 
     async def _status(self, request: dict[str, object], client: Conversation) -> dict[str, object]:
+        manager = self._manager
         return {
             **await self._ping(request, client),
             "since": self._began,
             "busy": self._service.unfinished,
+            "pool": None if manager.pool is None else manager.pool.facts(),
+            "queue": None if manager.turnstile is None else manager.turnstile.facts(),
+            "stages": {} if manager.figures is None else manager.figures.facts(),
         }
 
     async def _shutdown(

@@ -32,6 +32,7 @@ FILE_NAME = "records.sqlite"
 _LEAST_FREE_BYTES = 1 << 20
 
 State = Literal[
+    "warm",
     "creating",
     "created",
     "starting",
@@ -173,6 +174,17 @@ class Records:
         if row is None:
             raise SandboxMissing(record_id)
         return self._record(row)
+
+    def hand_out(
+        self, record_id: str, name: str, spec: SandboxSpec, isolation: str
+    ) -> SandboxRecord:
+        """A machine that waited becomes somebody's sandbox."""
+        if self._read("SELECT id FROM sandboxes WHERE name = ? AND id != ?", name, record_id):
+            raise NameTaken(name)
+        return self.update(
+            record_id, name=name, spec=_spec_json(spec), isolation=isolation, state="starting",
+            created_at=time.time(),
+        )  # fmt: skip
 
     def change_spec(self, record_id: str, spec: SandboxSpec) -> SandboxRecord:
         return self.update(record_id, spec=json.dumps(asdict(spec)))

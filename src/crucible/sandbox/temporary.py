@@ -67,4 +67,5 @@ async def run_in_temporary(
             raise
     stages.append(("teardown", time.perf_counter() - closing))
     stages.append(("total", time.perf_counter() - began))
+    manager.note_stages([stage for stage in stages if stage[0] != "queue"])
     executions.audit("run", held, execution.facts, exit, stages)

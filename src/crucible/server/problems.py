@@ -50,6 +50,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.PortTaken, 409),
     (errors.ImageInUse, 409),
     (errors.NotEnoughMemory, 503),
+    (errors.Overloaded, 503),
     (errors.RegistryDenied, 502),
     (errors.Unsupported, 501),
     (errors.Refused, 422),
@@ -90,7 +91,7 @@ def problem(error: CrucibleError, request_id: str) -> Response:
     fields = fields_of(error, request_id)
     headers = {}
     if fields["status"] in (429, 503):
-        headers["Retry-After"] = str(RETRY_S)
+        headers["Retry-After"] = str(getattr(error, "retry_after_s", RETRY_S))
     if fields["status"] == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(fields, fields["status"], headers, MEDIA_TYPE)

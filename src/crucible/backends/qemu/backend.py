@@ -118,6 +118,7 @@ class QemuBackend:
         from crucible.backends.qemu.machine import QemuMachine, meet_again
 
         vmm = Vmm(sandbox_id=plan.sandbox_id, directory=plan.directory, handle=handle)
+        vmm.name = plan.name
         disk = LiveDisk.of(plan, vmm.monitor)
         try:
             await vmm.give_up_saving()
@@ -129,7 +130,7 @@ class QemuBackend:
             vmm.detach()
             if not vmm.has_ended:
                 raise
-            raise await vmm.gone(plan.name) from error
+            raise await vmm.gone() from error
         except BaseException:
             vmm.detach()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Coroutine
 from functools import cached_property
 from pathlib import Path
@@ -24,10 +25,12 @@ from crucible.sandbox.session import (
     Completed,
     ExecInfo,
     Files,
+    Identity,
     Process,
     Stats,
     Watch,
 )
+from crucible.values import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,6 +107,21 @@ class QemuMachine:
     async def resume(self) -> None:
         await self._vmm.monitor.execute("cont")
         self.guest.go_on()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._vmm.has_ended
+
+    async def become(self, name: str, identity: Identity) -> None:
+        self._vmm.name = self.guest.channel.name = name
+        self._plan = replace(self._plan, name=name, identity=identity)
+        began = time.perf_counter()
+        await self.resume()
+        resumed = time.perf_counter()
+        await self.guest.prepare(identity)
+        self._stages = []
+        self.add_stage("handout", resumed - began)
+        self.add_stage("seed", time.perf_counter() - resumed)
 
     async def console(self) -> bytes:
         return await self._vmm.console()
@@ -205,12 +223,13 @@ async def meet(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -
 
 
 async def _connect(plan: BootPlan, vmm: Vmm, *, deadline_s: float, is_fresh: bool) -> GuestChannel:
+    vmm.name = plan.name
     exchange = os.open(plan.directory / disks.EXCHANGE_NAME, os.O_WRONLY | os.O_CLOEXEC)
     return await GuestChannel.connect(
         vmm.agent,
         name=plan.name,
         deadline_s=deadline_s,
-        why_gone=lambda: vmm.gone(plan.name),
+        why_gone=vmm.gone,
         # A fresh machine has no cut frame to flush, and flushing would only slow down a busy host.
         flush_after_s=_FRESH_FLUSH_S if is_fresh else FLUSH_AFTER_S,
         exchange=Exchange(exchange),

@@ -57,6 +57,8 @@ class Vmm:
     ) -> None:
         self._sandbox_id = sandbox_id
         self._directory = directory
+        # As errors call it; whoever knows a better one sets it.
+        self.name = sandbox_id
         self.handle = handle
         self._caged = caged
         self.monitor = Monitor(connect_socket(directory, MONITOR_SOCKET))
@@ -145,11 +147,11 @@ class Vmm:
         await self._ended.wait()
         return self._why or "it ended"
 
-    async def gone(self, name: str) -> GuestGone:
+    async def gone(self) -> GuestGone:
         """Waits for the end and gives it as the error that all get who wait for the guest."""
         why = await self.ended()
         is_panic = self._ending is not None and self._ending.is_panic
-        error = GuestPanicked(name, why) if is_panic else GuestGone(name, why)
+        error = GuestPanicked(self.name, why) if is_panic else GuestGone(self.name, why)
         error.console = self._console
         return error
 

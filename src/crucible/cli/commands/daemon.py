@@ -91,6 +91,40 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("running for", render.duration(time.time() - float(found["since"]))),
         ("sandboxes held", str(found["held"])),
         ("requests in work", str(found["busy"])),
+        *_queue_facts(found.get("queue")),
+        *_pool_facts(found.get("pool")),
+        *_stage_facts(found.get("stages") or {}),
+    ]
+
+
+def _queue_facts(queue: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if queue is None:
+        return []
+    return [
+        (
+            "runs",
+            f"{queue['running']} of {queue['most_running']} at work, {queue['waiting']} of "
+            f"{queue['most_waiting']} waiting, {queue['refused']} refused",
+        )
+    ]
+
+
+def _pool_facts(pool: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if pool is None:
+        return [("pool", "none")]
+    rate = pool["hit_rate"]
+    return [
+        ("warm", str(pool["warm"])),
+        ("in use", str(pool["in_use"])),
+        ("min/max", f"{pool['min']}/{pool['max']}"),
+        ("hit rate", "-" if rate is None else f"{rate:.0%} of {pool['hits'] + pool['misses']}"),
+    ]
+
+
+def _stage_facts(stages: dict[str, dict[str, float]]) -> list[tuple[str, str]]:
+    return [
+        (name, f"p50 {figure['p50_ms']:.1f} ms, p99 {figure['p99_ms']:.1f} ms ({figure['count']})")
+        for name, figure in stages.items()
     ]
 
 

@@ -50,7 +50,8 @@ def sandbox_records() -> list[SandboxRecord]:
 
     home = load_config().home
     # Looking must not be what makes the state directory.
-    return open_records(home).sandboxes() if (home / FILE_NAME).exists() else []
+    found = open_records(home).sandboxes() if (home / FILE_NAME).exists() else []
+    return [record for record in found if record.state != "warm"]
 
 
 def _as_json(record: SandboxRecord) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def _run_temporary(
 ) -> int:
     from crucible.cli.joining import join
     from crucible.cli.progress import ProgressLine
-    from crucible.cli.service import embedded
+    from crucible.cli.service import daemon, embedded
     from crucible.client.command import Conduct
 
     request = {
@@ -66,7 +66,7 @@ def _run_temporary(
         "command": command,
     }
     conduct = Conduct(has_terminal=command["terminal"], wants_input=command["wants_input"])
-    connect, wait = embedded()
+    connect, wait = daemon(asked.image.value) or embedded()
     doing = "starting a sandbox"
     progress = ProgressLine(doing)
     return join(
