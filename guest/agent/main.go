@@ -4,6 +4,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path"
 	"runtime"
 	"runtime/debug"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"crucible.dev/agent/identity"
 	"crucible.dev/agent/linux"
 	"crucible.dev/agent/network"
+	"crucible.dev/agent/nsexec"
 	"crucible.dev/agent/service"
 	"crucible.dev/agent/system"
 	"crucible.dev/agent/wire"
@@ -33,8 +35,11 @@ const (
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[0] == world.ReaperName {
-		world.RunReaper(os.Args[1], os.Args[2])
+	if len(os.Args) == 6 && os.Args[0] == world.ReaperName {
+		world.RunReaper(os.Args)
+	}
+	if os.Getpid() != 1 && path.Base(os.Args[0]) == world.EntererName {
+		nsexec.Run(os.Args[1:])
 	}
 	if os.Getpid() != 1 {
 		os.Stderr.WriteString("crucible-agent " + version + " is the first process of a machine, not a program to run\n")
@@ -55,7 +60,8 @@ func fatal(err error) {
 
 // run never returns unless the machine is of no more use.
 func run() error {
-	if err := boot.Up(); err != nil {
+	machine, err := boot.Up()
+	if err != nil {
 		return err
 	}
 	if err := calmWatcher(); err != nil {
@@ -65,37 +71,67 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	place, err := world.Start(boot.Sysroot, boot.BootIdFile)
+	worlds, err := startWorlds(machine)
 	if err != nil {
 		return err
 	}
-	go place.AwaitEnd(func() { fatal(errors.New("the user's world has ended")) })
-	commands, err := command.NewStarter(place, groups)
+	commands, err := command.NewStarter(worlds, groups)
 	if err != nil {
 		return err
 	}
-	names, err := identity.New(place, boot.BootIdFile, boot.Names)
+	names, err := identity.New(worlds.First, boot.BootIdFile, boot.Names)
 	if err != nil {
 		return err
 	}
-	path, err := channel.FindPort(portName)
+	found, err := channel.FindPort(portName)
 	if err != nil {
 		return err
 	}
-	port, err := channel.OpenPort(path)
+	port, err := channel.OpenPort(found)
 	if err != nil {
 		return err
 	}
 	host := &service.Service{
 		Commands: commands,
 		Identity: names,
-		Machine:  &system.Machine{User: groups, Disk: boot.Disk, DiskDev: boot.DiskDev, Sysroot: boot.Sysroot},
-		World:    place,
+		Machine:  &system.Machine{User: groups, Disk: boot.Disk, DiskDev: boot.DiskDev, Roots: machine.Roots()},
+		World:    worlds.First,
+		Worlds:   worlds,
 		Network:  network.Open(),
 	}
 	commands.IsFrozen = func() bool { return host.State() == wire.StateFrozen }
+	if machine.Composition != nil {
+		if names.MachineId, err = os.OpenFile(boot.MachineIdFile, os.O_WRONLY, 0); err != nil {
+			return err
+		}
+		if err := nsexec.NewServer(commands, worlds, machine.Composition).Serve(); err != nil {
+			return err
+		}
+	}
 	exchange := channel.OpenExchange(boot.ExchangeDev)
 	link := channel.NewLink(port, exchange, "crucible-agent "+version, host.Open, host.State)
 	host.Link, commands.Link = link, link
 	return link.Run()
+}
+
+// startWorlds makes the first world before the others, which show two directories of it.
+func startWorlds(machine *boot.Machine) (*world.Worlds, error) {
+	worlds := &world.Worlds{Further: map[string]*world.World{}}
+	place := world.Place{Sysroot: boot.Sysroot, BootIdFile: boot.BootIdFile, IsShared: machine.Composition != nil}
+	var err error
+	if worlds.First, err = world.Start(place); err != nil {
+		return nil, err
+	}
+	if machine.Composition != nil {
+		for _, part := range machine.Composition.Parts[1:] {
+			place.Name, place.Workdir, place.Sysroot = part.Name, part.Workdir, boot.FurtherRoots+"/"+part.Name
+			if worlds.Further[part.Name], err = world.Start(place); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return worlds, worlds.Each(func(each *world.World) error {
+		go each.AwaitEnd(func() { fatal(errors.New("the user's world has ended")) })
+		return nil
+	})
 }

@@ -85,10 +85,12 @@ def test_the_built_in_image_is_listed_inspected_and_removed(crucible: CommandLin
     assert crucible.ok("image", "list", "-q") == ""
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "further"])
 def test_an_image_that_a_sandbox_uses_is_not_removed(
-    registry: RunningRegistry, crucible: CommandLine
+    registry: RunningRegistry, crucible: CommandLine, is_first: bool
 ) -> None:
     name = registry.push("cli/used:1", make_image({"u": b"1"}))
+    spec = SandboxSpec(image=name) if is_first else SandboxSpec(images={"app": name})
     crucible.ok("image", "pull", name)
     records = open_records(crucible.home)
     records.add(
@@ -96,7 +98,7 @@ def test_an_image_that_a_sandbox_uses_is_not_removed(
             id="1",
             name="box",
             state="stopped",
-            spec=SandboxSpec(image=name),
+            spec=spec,
             directory=crucible.home / "sandboxes" / "1",
             created_at=1.0,
         )

@@ -32,6 +32,7 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         user = "root"
         workdir = "/srv"
         env = { A = "1" }
+        images = { app = "shop:7" }
         [agent]
         preferred = "claude"
         [resources]
@@ -61,7 +62,7 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
     )
     assert found == {
         "name": "box", "image": "base", "user": "root", "workdir": "/srv", "environment": {"A": "1"},
-        "agent": "claude", "cpus": 2, "memory_mib": 1024, "disk_mib": 4096,
+        "images": {"app": "shop:7"}, "agent": "claude", "cpus": 2, "memory_mib": 1024, "disk_mib": 4096,
         "processes": 50, "output_mib": 10, "connections": 8, "idle_timeout_s": 600.0, "ttl_s": 7200.0,
         "profile": "restrictive", "read_only": False, "drop_capabilities": False,
         "min_isolation": "software-vm", "network": "allowlist", "allow": ["example.org"],

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"crucible.dev/agent/linux"
+	"crucible.dev/agent/wire"
 )
 
 const (
@@ -33,15 +34,32 @@ const (
 	Image = image
 )
 
+// Machine is what was found at boot. Composition is nil where the root is one image.
+type Machine struct {
+	Composition *wire.Composition
+}
+
 // Up mounts the kernel's filesystems, loads modules and assembles the root.
-func Up() error {
-	for _, step := range []func() error{mountKernel, loadModules, raiseFileLimit, mountRoot, bringUpLoopback} {
+func Up() (*Machine, error) {
+	machine := &Machine{}
+	for _, step := range []func() error{mountKernel, loadModules, raiseFileLimit, machine.mountRoot, bringUpLoopback} {
 		if err := step(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	// The world shows this file as its boot id; PREPARE rewrites it.
-	return os.WriteFile(BootIdFile, make([]byte, 37), 0o444)
+	return machine, os.WriteFile(BootIdFile, make([]byte, 37), 0o444)
+}
+
+// Roots are all writable roots, the first one first.
+func (m *Machine) Roots() []string {
+	roots := []string{Sysroot}
+	if m.Composition != nil {
+		for _, part := range m.Composition.Parts[1:] {
+			roots = append(roots, FurtherRoots+"/"+part.Name)
+		}
+	}
+	return roots
 }
 
 func mountKernel() error {

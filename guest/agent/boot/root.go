@@ -5,17 +5,33 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"crucible.dev/agent/wire"
 )
 
 // deviceWait bounds how long a disk may take to appear after its driver was loaded.
 const deviceWait = 5 * time.Second
 
-// mountRoot lays the writable disk over the read-only image.
-func mountRoot() error {
+// mountRoot lays the writable disk over the read-only image, or over each of several.
+func (m *Machine) mountRoot() error {
 	if err := awaitDevice(imageDev); err != nil {
 		return err
 	}
-	if err := mountImage(); err != nil {
+	first := imageDev
+	isComposed, err := startsWith(imageDev, wire.CompositionMagic)
+	if err != nil {
+		return err
+	}
+	if isComposed {
+		if m.Composition, err = readComposition(); err != nil {
+			return err
+		}
+		if err := splitDevice(m.Composition); err != nil {
+			return err
+		}
+		first = partDevice(0)
+	}
+	if err := mountImage(first, image); err != nil {
 		return err
 	}
 	if err := mountDisk(); err != nil {
@@ -30,21 +46,26 @@ func mountRoot() error {
 	if err != nil {
 		return err
 	}
-	options := "lowerdir=" + lower + ",upperdir=" + Upper + ",workdir=" + disk + "/work,index=off,metacopy=off,redirect_dir=on"
-	return mountAt("overlay", Sysroot, "overlay", syscall.MS_NOATIME, options)
+	if err := mountOverlay(lower, disk, Sysroot); err != nil {
+		return err
+	}
+	if isComposed {
+		return mountFurther(m.Composition)
+	}
+	return nil
 }
 
-func mountImage() error {
-	kind, err := imageKind()
+func mountImage(device, target string) error {
+	kind, err := imageKind(device)
 	if err != nil {
 		return err
 	}
-	return mountAt(imageDev, image, kind, syscall.MS_RDONLY|syscall.MS_NOATIME, "")
+	return mountAt(device, target, kind, syscall.MS_RDONLY|syscall.MS_NOATIME, "")
 }
 
 // imageKind looks at the superblock, because a wrong guess would make the kernel complain aloud.
-func imageKind() (string, error) {
-	device, err := os.Open(imageDev)
+func imageKind(path string) (string, error) {
+	device, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +80,18 @@ func imageKind() (string, error) {
 	case string(start[1024:]) == "\xe2\xe1\xf5\xe0":
 		return "erofs", nil
 	}
-	return "", errors.New(imageDev + " holds neither squashfs nor erofs")
+	return "", errors.New(path + " holds neither squashfs nor erofs")
+}
+
+func startsWith(path, magic string) (bool, error) {
+	device, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer device.Close()
+	start := make([]byte, len(magic))
+	_, err = device.ReadAt(start, 0)
+	return string(start) == magic, err
 }
 
 // mountDisk takes memory instead when the machine has no second disk.

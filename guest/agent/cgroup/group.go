@@ -1,7 +1,10 @@
 package cgroup
 
 import (
+	"errors"
+	"os"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -49,4 +52,17 @@ func (g *Group) Release() {
 	g.CloseFd()
 	g.user.removeLater(g.path)
 	g.user.PrepareSoon()
+}
+
+// OpenGroupOf opens the directory of the group that a process of the user is in.
+func OpenGroupOf(pid int) (int, error) {
+	content, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return -1, err
+	}
+	name, isOurs := strings.CutPrefix(strings.TrimSpace(string(content)), "0::/user/exec-")
+	if _, err := strconv.ParseUint(name, 10, 64); !isOurs || err != nil {
+		return -1, errors.New("the process is in no group of a command")
+	}
+	return syscall.Open(user+"/exec-"+name, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 }

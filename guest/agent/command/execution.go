@@ -9,6 +9,7 @@ import (
 	"crucible.dev/agent/failure"
 	"crucible.dev/agent/linux"
 	"crucible.dev/agent/wire"
+	"crucible.dev/agent/world"
 )
 
 // Execution is one command from OPEN to FORGET. Hosts come and go; it holds what they have not
@@ -16,6 +17,7 @@ import (
 type Execution struct {
 	starter *Starter
 	stream  uint32
+	world   *world.World
 	request *wire.Exec
 	input   *channel.Inbox
 
@@ -42,9 +44,9 @@ type Execution struct {
 	pumps      sync.WaitGroup
 }
 
-func newExecution(starter *Starter, stream uint32, session uint64, request *wire.Exec) *Execution {
+func newExecution(starter *Starter, stream uint32, session uint64, place *world.World, request *wire.Exec) *Execution {
 	e := &Execution{
-		starter: starter, stream: stream, session: session, request: request, isAttached: true,
+		starter: starter, stream: stream, session: session, world: place, request: request, isAttached: true,
 		outputs: [2]*channel.Replay{channel.NewReplay(), channel.NewReplay()},
 	}
 	e.changed = sync.NewCond(&e.mutex)

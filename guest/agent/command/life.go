@@ -35,7 +35,7 @@ func (e *Execution) live() {
 	go e.deliver()
 	e.starter.groups.PrepareSoon()
 	stopClock := e.watchClock()
-	status := process.wait()
+	status := process.Wait()
 	result := e.conclude(status)
 	e.drain()
 	stopClock()
@@ -44,7 +44,7 @@ func (e *Execution) live() {
 }
 
 // begin starts the command and queues the note that tells of it.
-func (e *Execution) begin() (*process, error) {
+func (e *Execution) begin() (*Process, error) {
 	group, err := e.starter.groups.Take()
 	if err != nil {
 		return nil, failure.About(err, "cgroup")
@@ -55,7 +55,7 @@ func (e *Execution) begin() (*process, error) {
 		return nil, failure.About(err, "limits")
 	}
 	e.startedNs = linux.ClockNanoseconds(linux.ClockRealtime)
-	started, err := e.starter.spawn(e.request, group)
+	started, err := e.starter.spawn(e.world, e.request, group)
 	if err != nil {
 		group.Release()
 		return nil, err
@@ -177,23 +177,23 @@ func (e *Execution) release() {
 	e.group.Release()
 }
 
-// process is the main process of a command, watched without a thread.
-type process struct {
+// Process is the main process of a command, watched without a thread.
+type Process struct {
 	pid   int
 	pidfd *os.File
 }
 
-func follow(pid int) (*process, error) {
+func follow(pid int) (*Process, error) {
 	fd, err := linux.PidfdOpen(pid)
 	if err != nil {
 		return nil, err
 	}
 	syscall.SetNonblock(fd, true)
-	return &process{pid, os.NewFile(uintptr(fd), "pidfd")}, nil
+	return &Process{pid, os.NewFile(uintptr(fd), "pidfd")}, nil
 }
 
-// wait reaps the process. Nobody else waits for it, so its status cannot be lost.
-func (p *process) wait() (status syscall.WaitStatus) {
+// Wait reaps the process. Nobody else waits for it, so its status cannot be lost.
+func (p *Process) Wait() (status syscall.WaitStatus) {
 	defer p.pidfd.Close()
 	raw, err := p.pidfd.SyscallConn()
 	if err == nil {
@@ -208,8 +208,11 @@ func (p *process) wait() (status syscall.WaitStatus) {
 	return status
 }
 
+// Signal reaches the process group, unless the process has ended and was reaped.
+func (p *Process) Signal(number int) { linux.KillGroup(p.pid, number) }
+
 // worldPid is the number by which the user's processes know this one.
-func (p *process) worldPid() uint32 {
+func (p *Process) worldPid() uint32 {
 	raw, err := p.pidfd.SyscallConn()
 	if err != nil {
 		return 0

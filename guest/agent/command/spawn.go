@@ -11,6 +11,7 @@ import (
 	"crucible.dev/agent/failure"
 	"crucible.dev/agent/linux"
 	"crucible.dev/agent/wire"
+	"crucible.dev/agent/world"
 )
 
 // spawned is a command that has just been started.
@@ -19,22 +20,68 @@ type spawned struct {
 	stdio *stdio
 }
 
-// spawn starts a command on the spawner's thread, inside its group.
-func (s *Starter) spawn(request *wire.Exec, group *cgroup.Group) (started spawned, err error) {
-	s.world.Spawner(func() {
-		started, err = s.spawnHere(request, group)
+// spawn starts a command on the thread of its world, inside its group.
+func (s *Starter) spawn(place *world.World, request *wire.Exec, group *cgroup.Group) (started spawned, err error) {
+	place.Spawner(func() {
+		var prepared *prepared
+		if prepared, err = s.prepare(request); err != nil {
+			return
+		}
+		if started.stdio, err = s.openStdio(request, prepared.account); err != nil {
+			err = failure.About(err, "standard streams")
+			return
+		}
+		defer started.stdio.closeChildSide()
+		started.pid, err = s.start(prepared, request.Argv, started.stdio.child, started.stdio.isPty, group.Fd)
+		if err != nil {
+			started.stdio.close()
+			return
+		}
+		applyLimits(request, started.pid, group)
 	})
 	return started, err
 }
 
-func (s *Starter) spawnHere(request *wire.Exec, group *cgroup.Group) (spawned, error) {
+// StartWith starts a command with streams that are somebody else's, in a group that is there already. Its end
+// is for Wait.
+func (s *Starter) StartWith(place *world.World, request *wire.Exec, streams [3]int, group int) (process *Process, err error) {
+	if err := check(request); err != nil {
+		return nil, err
+	}
+	place.Spawner(func() {
+		var prepared *prepared
+		if prepared, err = s.prepare(request); err != nil {
+			return
+		}
+		var pid int
+		if pid, err = s.start(prepared, request.Argv, streams, false, group); err != nil {
+			return
+		}
+		linux.Prlimit(pid, syscall.RLIMIT_NOFILE, usualFiles)
+		if process, err = follow(pid); err != nil {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return process, err
+}
+
+// prepared is a command of which all is known that its world tells.
+type prepared struct {
+	account     accounts.Account
+	program     string
+	workdir     string
+	environment []string
+}
+
+// prepare runs on the thread of the command's world.
+func (s *Starter) prepare(request *wire.Exec) (*prepared, error) {
 	// A child born frozen would never get to its program, and this thread would wait for it.
 	if s.IsFrozen() {
-		return spawned{}, failure.New(failure.Frozen, "the machine is frozen")
+		return nil, failure.New(failure.Frozen, "the machine is frozen")
 	}
 	account, err := accounts.Lookup(request.User)
 	if err != nil {
-		return spawned{}, err
+		return nil, err
 	}
 	workdir := request.Workdir
 	if workdir == "" {
@@ -47,31 +94,26 @@ func (s *Starter) spawnHere(request *wire.Exec, group *cgroup.Group) (spawned, e
 	environment := environmentOf(request, account)
 	program, err := locate(account, workdir, request.Argv[0], lookup(environment, "PATH"))
 	if err != nil {
-		return spawned{}, err
+		return nil, err
 	}
-	stdio, err := s.openStdio(request, account)
-	if err != nil {
-		return spawned{}, failure.About(err, "standard streams")
-	}
-	defer stdio.closeChildSide()
-	pid, err := s.forkExec(program, request.Argv, &syscall.ProcAttr{
-		Dir:   workdir,
-		Env:   environment,
-		Files: []uintptr{uintptr(stdio.child[0]), uintptr(stdio.child[1]), uintptr(stdio.child[2])},
+	return &prepared{account, program, workdir, environment}, nil
+}
+
+func (s *Starter) start(command *prepared, argv []string, streams [3]int, isPty bool, group int) (int, error) {
+	account := command.account
+	pid, err := s.forkExec(command.program, argv, &syscall.ProcAttr{
+		Dir:   command.workdir,
+		Env:   command.environment,
+		Files: []uintptr{uintptr(streams[0]), uintptr(streams[1]), uintptr(streams[2])},
 		Sys: &syscall.SysProcAttr{
 			Setsid:      true,
-			Setctty:     stdio.isPty,
+			Setctty:     isPty,
 			Credential:  &syscall.Credential{Uid: account.Uid, Gid: account.Gid, Groups: account.Groups},
 			UseCgroupFD: true,
-			CgroupFD:    group.Fd,
+			CgroupFD:    group,
 		},
 	})
-	if err != nil {
-		stdio.close()
-		return spawned{}, explain(request.Argv[0], err)
-	}
-	applyLimits(request, pid, group)
-	return spawned{pid, stdio}, nil
+	return pid, explain(argv[0], err)
 }
 
 // forkExec starts the program; one without a format that the kernel knows goes to the shell, as
@@ -136,6 +178,8 @@ func lookup(environment []string, name string) string {
 	return ""
 }
 
+var usualFiles = syscall.Rlimit{Cur: 1024, Max: 524288}
+
 var resourceOf = map[uint8]int{
 	wire.LimitOpenFiles: syscall.RLIMIT_NOFILE,
 	wire.LimitFileSize:  syscall.RLIMIT_FSIZE,
@@ -145,7 +189,7 @@ var resourceOf = map[uint8]int{
 // applyLimits sets the limits of files, which a process can only be given once it exists, on all
 // that the command may have started in the meantime. Those of the group were set before.
 func applyLimits(request *wire.Exec, pid int, group *cgroup.Group) {
-	linux.Prlimit(pid, syscall.RLIMIT_NOFILE, syscall.Rlimit{Cur: 1024, Max: 524288})
+	linux.Prlimit(pid, syscall.RLIMIT_NOFILE, usualFiles)
 	for _, limit := range request.Limits {
 		resource, ok := resourceOf[limit.Resource]
 		if !ok {

@@ -5,6 +5,7 @@ package command
 import (
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,7 +27,7 @@ type Starter struct {
 	Link     *channel.Link
 	IsFrozen func() bool
 
-	world    *world.World
+	worlds   *world.Worlds
 	groups   *cgroup.User
 	oomScore *os.File
 	nullFd   int
@@ -35,7 +36,7 @@ type Starter struct {
 	commands map[uint32]*Execution
 }
 
-func NewStarter(world *world.World, groups *cgroup.User) (*Starter, error) {
+func NewStarter(worlds *world.Worlds, groups *cgroup.User) (*Starter, error) {
 	oomScore, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func NewStarter(world *world.World, groups *cgroup.User) (*Starter, error) {
 		return nil, err
 	}
 	return &Starter{
-		world: world, groups: groups, oomScore: oomScore, nullFd: nullFd,
+		worlds: worlds, groups: groups, oomScore: oomScore, nullFd: nullFd,
 		commands: map[uint32]*Execution{},
 	}, nil
 }
@@ -59,6 +60,23 @@ func (s *Starter) Open(stream uint32, session uint64, body []byte) (channel.Endp
 	if err := wire.Decode(body, request); err != nil {
 		return nil, failure.New(failure.BadRequest, err.Error())
 	}
+	return s.open(stream, session, s.worlds.First, request)
+}
+
+// OpenIn does the same for a command in the world of a further image.
+func (s *Starter) OpenIn(stream uint32, session uint64, body []byte) (channel.Endpoint, error) {
+	request := &wire.ExecIn{}
+	if err := wire.Decode(body, request); err != nil {
+		return nil, failure.New(failure.BadRequest, err.Error())
+	}
+	place := s.worlds.Find(request.Image)
+	if place == nil || request.Image == "" {
+		return nil, failure.New(failure.NotFound, "no image is called "+strconv.Quote(request.Image)+" here")
+	}
+	return s.open(stream, session, place, &request.Exec)
+}
+
+func (s *Starter) open(stream uint32, session uint64, place *world.World, request *wire.Exec) (channel.Endpoint, error) {
 	if err := check(request); err != nil {
 		return nil, err
 	}
@@ -67,7 +85,7 @@ func (s *Starter) Open(stream uint32, session uint64, body []byte) (channel.Endp
 	if len(s.commands) >= commandsMost && !s.evictFinished() {
 		return nil, failure.New(failure.TooLarge, "too many commands are running")
 	}
-	execution := newExecution(s, stream, session, request)
+	execution := newExecution(s, stream, session, place, request)
 	s.commands[stream] = execution
 	return execution, nil
 }

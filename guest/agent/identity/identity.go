@@ -4,12 +4,12 @@ package identity
 
 import (
 	"encoding/binary"
-	"io"
 	"os"
 	"strings"
 	"syscall"
 	"unsafe"
 
+	"crucible.dev/agent/etc"
 	"crucible.dev/agent/failure"
 	"crucible.dev/agent/linux"
 	"crucible.dev/agent/wire"
@@ -19,7 +19,6 @@ import (
 const (
 	entropyLeast = 32
 	entropyMost  = 512
-	smallMost    = 1 << 20
 
 	machineIdPath = "/etc/machine-id"
 	hostnamePath  = "/etc/hostname"
@@ -36,6 +35,9 @@ type Identity struct {
 	bootId   *os.File
 	layer    map[string]*os.File // what the world shows under these names until somebody changes it
 	hostname string
+
+	// MachineId is what the worlds of further images show as theirs; nil where there are none.
+	MachineId *os.File
 }
 
 // New opens what Prepare needs and puts placeholders where the names will be.
@@ -74,6 +76,11 @@ func (i *Identity) Prepare(request *wire.Prepare) error {
 	}
 	if _, err := i.bootId.WriteAt([]byte(request.BootId+"\n"), 0); err != nil {
 		return failure.About(err, "boot id")
+	}
+	if i.MachineId != nil {
+		if _, err := i.MachineId.WriteAt([]byte(request.MachineId+"\n"), 0); err != nil {
+			return failure.About(err, "machine id")
+		}
 	}
 	err := i.world.Unlocked(func() (err error) {
 		i.world.Spawner(func() {
@@ -136,8 +143,8 @@ func (i *Identity) writeNames(hostname, machineId string) error {
 	if err := i.write(hostnamePath, hostname+"\n", 0o644); err != nil {
 		return err
 	}
-	hosts := readSmall(hostsPath)
-	wanted := hostsWith(hosts, i.hostname, hostname)
+	hosts := etc.ReadSmall(hostsPath)
+	wanted := etc.HostsWith(hosts, i.hostname, hostname)
 	i.hostname = hostname
 	if wanted == hosts {
 		return nil
@@ -148,14 +155,14 @@ func (i *Identity) writeNames(hostname, machineId string) error {
 // write leaves the disk alone where it can. A file that was changed inside lies there, over the layer.
 func (i *Identity) write(path, content string, mode uint32) error {
 	if file := i.layer[path]; file != nil {
-		if err := overwrite(int(file.Fd()), content); err != nil {
+		if err := etc.Overwrite(int(file.Fd()), content); err != nil {
 			return err
 		}
-		if readSmall(path) == content {
+		if etc.ReadSmall(path) == content {
 			return nil
 		}
 	}
-	return rewrite(path, content, mode)
+	return etc.Rewrite(path, content, mode)
 }
 
 func openLayer(root string, paths ...string) (map[string]*os.File, error) {
@@ -171,75 +178,4 @@ func openLayer(root string, paths ...string) (map[string]*os.File, error) {
 		layer[path] = file
 	}
 	return layer, nil
-}
-
-// readSmall reads what is there, if it is a file of a sensible size. Anything else is as good as none:
-// it is replaced, and reading a pipe would wait for ever.
-func readSmall(path string) string {
-	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	file := os.NewFile(uintptr(fd), path)
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() > smallMost {
-		return ""
-	}
-	content, err := io.ReadAll(io.LimitReader(file, smallMost))
-	if err != nil {
-		return ""
-	}
-	return string(content)
-}
-
-// hostsWith makes the hostname resolve to this machine, in place of the name it had before.
-func hostsWith(hosts, old, name string) string {
-	if strings.TrimSpace(hosts) == "" {
-		hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
-	}
-	hosts = strings.ReplaceAll("\n"+hosts, "\n127.0.1.1\t"+old+"\n", "\n")[1:]
-	for _, line := range strings.Split(hosts, "\n") {
-		fields := strings.Fields(line)
-		for index, field := range fields {
-			if index > 0 && field == name && !strings.HasPrefix(fields[0], "#") {
-				return hosts
-			}
-		}
-	}
-	if !strings.HasSuffix(hosts, "\n") {
-		hosts += "\n"
-	}
-	return hosts + "127.0.1.1\t" + name + "\n"
-}
-
-// rewrite changes a file in place. A user may have put anything under its name, which is then
-// replaced rather than followed.
-func rewrite(path, content string, mode uint32) error {
-	flags := syscall.O_WRONLY | syscall.O_CREAT | syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
-	fd, err := syscall.Open(path, flags, mode)
-	var stat syscall.Stat_t
-	if err == nil {
-		err = syscall.Fstat(fd, &stat)
-	}
-	if err != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		if err := os.RemoveAll(path); err != nil {
-			return err
-		}
-		if fd >= 0 {
-			syscall.Close(fd)
-		}
-		if fd, err = syscall.Open(path, flags|syscall.O_EXCL, mode); err != nil {
-			return err
-		}
-	}
-	defer syscall.Close(fd)
-	return overwrite(fd, content)
-}
-
-func overwrite(fd int, content string) error {
-	if _, err := syscall.Pwrite(fd, []byte(content), 0); err != nil {
-		return err
-	}
-	return syscall.Ftruncate(fd, int64(len(content)))
 }

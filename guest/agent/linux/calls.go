@@ -31,6 +31,7 @@ const (
 
 	ResolveNoMagiclinks = 0x02
 	ResolveBeneath      = 0x08
+	ResolveInRoot       = 0x10
 )
 
 func asError(errno syscall.Errno) error {
@@ -67,13 +68,20 @@ func PidfdOpen(pid int) (int, error) {
 
 // OpenBeneath opens a path below a directory and refuses, with EXDEV, whatever would leave it.
 func OpenBeneath(directory int, path string, flags int, mode uint32) (int, error) {
+	return openat2(directory, path, flags, mode, ResolveBeneath|ResolveNoMagiclinks)
+}
+
+// OpenInRoot opens a path as a process would whose root is that directory.
+func OpenInRoot(root int, path string, flags int) (int, error) {
+	return openat2(root, path, flags, 0, ResolveInRoot|ResolveNoMagiclinks)
+}
+
+func openat2(directory int, path string, flags int, mode uint32, resolve uint64) (int, error) {
 	pointer, err := syscall.BytePtrFromString(path)
 	if err != nil {
 		return -1, err
 	}
-	how := struct{ flags, mode, resolve uint64 }{
-		uint64(flags | syscall.O_CLOEXEC), uint64(mode), ResolveBeneath | ResolveNoMagiclinks,
-	}
+	how := struct{ flags, mode, resolve uint64 }{uint64(flags | syscall.O_CLOEXEC), uint64(mode), resolve}
 	for {
 		fd, _, errno := syscall.Syscall6(sysOpenat2, uintptr(directory), uintptr(unsafe.Pointer(pointer)),
 			uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)

@@ -21,7 +21,8 @@ type Service struct {
 	Commands *command.Starter
 	Identity *identity.Identity
 	Machine  *system.Machine
-	World    *world.World
+	World    *world.World // the first, whose files the host sees
+	Worlds   *world.Worlds
 	Network  *network.Network
 	Link     *channel.Link
 
@@ -51,8 +52,11 @@ func (s *Service) Open(id uint32, session uint64, verb wire.Verb, body []byte) (
 	if err := s.admit(verb); err != nil {
 		return nil, err
 	}
-	if verb == wire.VerbExec {
+	switch verb {
+	case wire.VerbExec:
 		return s.Commands.Open(id, session, body)
+	case wire.VerbExecIn:
+		return s.Commands.OpenIn(id, session, body)
 	}
 	serve, ok := servers[verb]
 	if !ok {
@@ -165,7 +169,10 @@ func (s *Service) freeze(_ *channel.Stream, body []byte) (wire.Message, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.setFrozen(true)
-	s.World.Spawner(func() {}) // a command that is just starting has left its last step behind
+	s.Worlds.Each(func(each *world.World) error {
+		each.Spawner(func() {}) // a command that is just starting has left its last step behind
+		return nil
+	})
 	if err := s.Machine.Freeze(); err != nil {
 		s.unfreeze()
 		return nil, err
@@ -230,7 +237,9 @@ func (s *Service) confine(_ *channel.Stream, body []byte) (wire.Message, error) 
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	err := s.World.Confine(request.Flags&wire.ConfineReadOnly != 0, request.Flags&wire.ConfineNoPowers != 0)
+	err := s.Worlds.Each(func(each *world.World) error {
+		return each.Confine(request.Flags&wire.ConfineReadOnly != 0, request.Flags&wire.ConfineNoPowers != 0)
+	})
 	return &wire.Empty{}, failure.About(err, "confine")
 }
 

@@ -21,7 +21,7 @@ type Machine struct {
 	User    *cgroup.User
 	Disk    string // where the writable filesystem is mounted
 	DiskDev string
-	Sysroot string
+	Roots   []string // the overlays that lie on it
 
 	mutex   sync.Mutex
 	begunNs uint64
@@ -132,7 +132,7 @@ func (m *Machine) resize(blockSize uint64) error {
 // SyncDisk writes everything to the disk.
 func (m *Machine) SyncDisk() error {
 	// Syncing the overlay flushes its upper files; syncing the disk flushes everything else.
-	for _, path := range []string{m.Sysroot, m.Disk} {
+	for _, path := range append(m.Roots[:len(m.Roots):len(m.Roots)], m.Disk) {
 		directory, err := os.Open(path)
 		if err != nil {
 			return failure.About(err, path)
@@ -157,7 +157,7 @@ func (m *Machine) Freeze() error {
 // Shutdown ends the user's processes and turns the machine off.
 func (m *Machine) Shutdown(grace time.Duration) {
 	m.EndAll(grace)
-	PowerOff(m.Sysroot, m.Disk)
+	PowerOff(append(m.Roots[:len(m.Roots):len(m.Roots)], m.Disk)...)
 }
 
 // killPatience is how long processes that were killed may take to be gone.

@@ -107,10 +107,12 @@ var requests = map[Verb]func() Message{
 	VerbConfine: func() Message { return &Confine{} }, VerbListen: func() Message { return &Empty{} },
 	VerbTake: func() Message { return &Take{} }, VerbRefuse: func() Message { return &Take{} },
 	VerbLayerOut: func() Message { return &LayerOut{} }, VerbWatch: func() Message { return &Watch{} },
+	VerbExecIn: func() Message { return &ExecIn{} },
 }
 
 var results = map[Verb]func() Message{
-	VerbExec: func() Message { return &ExecResult{} }, VerbList: func() Message { return &ListResult{} },
+	VerbExecIn: func() Message { return &ExecResult{} },
+	VerbExec:   func() Message { return &ExecResult{} }, VerbList: func() Message { return &ListResult{} },
 	VerbRead: func() Message { return &SizeResult{} }, VerbWrite: func() Message { return &SizeResult{} },
 	VerbStat: func() Message { return &StatResult{} }, VerbListDir: func() Message { return &CountResult{} },
 	VerbTarOut: func() Message { return &CountResult{} }, VerbTarIn: func() Message { return &CountResult{} },
@@ -307,7 +309,7 @@ func set(t *testing.T, field reflect.Value, value any) {
 
 // texts are the fields that the vectors write as they are; all other strings are hexadecimal.
 var texts = map[string]bool{"agent": true, "user": true, "owner": true, "hostname": true,
-	"machine_id": true, "boot_id": true, "code": true, "message": true}
+	"machine_id": true, "boot_id": true, "code": true, "message": true, "image": true}
 
 func setBytes(t *testing.T, field reflect.Value, value string) {
 	t.Helper()

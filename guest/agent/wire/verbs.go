@@ -28,6 +28,7 @@ const (
 	VerbRefuse   Verb = 23
 	VerbConfine  Verb = 24
 	VerbLayerOut Verb = 25
+	VerbExecIn   Verb = 26
 	VerbWatch    Verb = 27
 	VerbEndAll   Verb = 28
 )

@@ -11,7 +11,7 @@ import (
 // powers of root. Neither comes back while the machine runs.
 func (w *World) Confine(isReadOnly, hasNoPowers bool) error {
 	if isReadOnly && !w.isReadOnly {
-		if err := w.mounting(closeDisk); err != nil {
+		if err := w.mounting(w.closeDisk); err != nil {
 			return err
 		}
 		w.isReadOnly = true
@@ -55,7 +55,12 @@ func (w *World) mounting(work func() error) error {
 }
 
 // closeDisk leaves only what lies in memory writable: /tmp, /run, /dev/shm.
-func closeDisk() error {
+func (w *World) closeDisk() error {
+	if w.isShared {
+		if err := restrictShared(syscall.MS_RDONLY); err != nil {
+			return err
+		}
+	}
 	if err := mount("tmpfs", "/tmp", "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=1777,size=25%"); err != nil {
 		return err
 	}

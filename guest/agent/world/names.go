@@ -28,22 +28,29 @@ func writeNames() (int, error) {
 // showNames puts that file where programs look for it, whatever the image has there. It runs inside the
 // new root, so that links of the image lead where they lead its programs.
 func showNames(file int) error {
+	return showFile(file, "/etc", "resolv.conf")
+}
+
+// showFile puts one of the agent's files in a directory of the image, read-only.
+func showFile(file int, directory, name string) error {
 	defer syscall.Close(file)
-	target, err := clearNames("/etc")
+	target, err := clearFile(directory, name)
 	if err != nil {
 		return err
 	}
-	return bind("/proc/self/fd/"+strconv.Itoa(file), target, syscall.MS_RDONLY)
+	return bind(descriptorPath(file), target, syscall.MS_RDONLY)
 }
 
-// clearNames makes sure of a plain file to mount upon.
-func clearNames(etc string) (string, error) {
-	if info, err := os.Stat(etc); err != nil || !info.IsDir() {
-		if err := makeDirectory(etc, 0o755); err != nil {
+func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// clearFile makes sure of a plain file to mount upon.
+func clearFile(directory, name string) (string, error) {
+	if info, err := os.Stat(directory); err != nil || !info.IsDir() {
+		if err := makeDirectory(directory, 0o755); err != nil {
 			return "", err
 		}
 	}
-	target := etc + "/resolv.conf"
+	target := directory + "/" + name
 	if info, err := os.Lstat(target); err == nil && info.Mode().IsRegular() {
 		return target, nil
 	}

@@ -36,7 +36,45 @@ type World struct {
 	namespaces []namespace
 	spawner    *thread
 	files      filesPool
+	isShared   bool
 	isReadOnly bool
+}
+
+// Place says what a world is made of. The world of a further image has its name; the first has none.
+// `IsShared`: there are several, and they have a directory in common.
+type Place struct {
+	Sysroot    string
+	BootIdFile string
+	Name       string
+	Workdir    string // made where it is missing: later the disk may be closed
+	IsShared   bool
+}
+
+// Worlds are all of a machine: the first, and one for each further image.
+type Worlds struct {
+	First   *World
+	Further map[string]*World
+}
+
+// Find gives the world of that name, "" being the first; nil if there is none.
+func (w *Worlds) Find(name string) *World {
+	if name == "" {
+		return w.First
+	}
+	return w.Further[name]
+}
+
+// Each calls for every world, and stops at an error.
+func (w *Worlds) Each(work func(*World) error) error {
+	if err := work(w.First); err != nil {
+		return err
+	}
+	for _, further := range w.Further {
+		if err := work(further); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type namespace struct {
@@ -44,13 +82,13 @@ type namespace struct {
 	kind int
 }
 
-// Start makes the namespaces, with sysroot as their root, and waits until everything is mounted.
-func Start(sysroot, bootIdFile string) (*World, error) {
-	pid, err := startReaper(sysroot, bootIdFile)
+// Start makes the namespaces, with the place's root as theirs, and waits until everything is mounted.
+func Start(place Place) (*World, error) {
+	pid, err := startReaper(place)
 	if err != nil {
 		return nil, err
 	}
-	world := &World{Pid: pid}
+	world := &World{Pid: pid, isShared: place.IsShared}
 	for _, kind := range []struct {
 		name string
 		flag int
@@ -67,14 +105,14 @@ func Start(sysroot, bootIdFile string) (*World, error) {
 	return world, err
 }
 
-func startReaper(sysroot, bootIdFile string) (int, error) {
+func startReaper(place Place) (int, error) {
 	var report [2]int
 	if err := syscall.Pipe2(report[:], syscall.O_CLOEXEC); err != nil {
 		return 0, err
 	}
 	reader := os.NewFile(uintptr(report[0]), "report")
 	defer reader.Close()
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{ReaperName, sysroot, bootIdFile}, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec("/proc/self/exe", place.arguments(), &syscall.ProcAttr{
 		Files: []uintptr{0, 1, 2, uintptr(report[1])},
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,

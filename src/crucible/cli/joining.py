@@ -40,6 +40,7 @@ def command_fields(
         environment.setdefault("TERM", term)
     return {
         "argv": argv,
+        "image": arguments.value("in") or "",
         "environment": environment,
         "workdir": (arguments.value("workdir") or "") if own else "",
         "user": (arguments.value("user") or "") if own else "",

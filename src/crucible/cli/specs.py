@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     Option("image", "image to start from (default: base)", metavar="IMAGE"),
+    Option(
+        "with",
+        "put a further image beside it, with files and processes of its own; may be given again",
+        metavar="NAME=IMAGE",
+        is_repeatable=True,
+    ),
     Option("memory", "memory, like 512M or 2G (default: 512M)", short="m", metavar="SIZE"),
     Option("cpus", "processors (default: 1)", metavar="N"),
     Option("disk", "size of the disk, like 20G (default: 8G)", metavar="SIZE"),
@@ -118,6 +124,10 @@ OPTIONS = (
     ),
     Option("config", "take settings from a crucible.toml; options go before it", metavar="FILE"),
     Option("no-devcontainer", "leave the project's devcontainer.json aside"),
+)
+
+IN_OPTION = Option(
+    "in", "run it in a further image of the sandbox, by the name it was given", metavar="NAME"
 )
 
 TERMINAL_OPTIONS = (
@@ -242,6 +252,8 @@ def options(arguments: Arguments) -> dict[str, Any]:
     fields: dict[str, Any] = {
         name: text for name in names if (text := arguments.value(name)) is not None
     }
+    if pairs := arguments.values("with"):
+        fields["images"] = _images(pairs)
     if text := arguments.value("memory"):
         fields["memory_mib"] = parse_size_mib(text)
     if text := arguments.value("disk"):
@@ -294,6 +306,21 @@ def options(arguments: Arguments) -> dict[str, Any]:
     if pairs := arguments.values("env"):
         fields["environment"] = {**fields.get("environment", {}), **parse_environment(pairs)}
     return fields
+
+
+def _images(pairs: list[str]) -> dict[str, str]:
+    """Further images by name."""
+    from crucible.errors import BadSetting
+
+    images: dict[str, str] = {}
+    for pair in pairs:
+        name, _, image = pair.partition("=")
+        if not name or not image or name in images:
+            raise BadSetting(
+                f"{pair!r} does not name one further image", hint="Write --with app=IMAGE"
+            )
+        images[name] = image
+    return images
 
 
 def settle_image(asked: Asked) -> None:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from crucible.errors import BadReference, ImageDamaged, ImageMissing
+from crucible.errors import BadReference, BadSetting, ImageDamaged, ImageMissing
 from crucible.images import bundle
 from crucible.images.bundle import Bundle, BundleDamaged
 from crucible.images.lock import held
 from crucible.values import dataclass
 
 ROOT_FILE = "root.squashfs"
+# The directory that several images in one sandbox have in common; PROTOCOL.md fixes it.
+SHARED = "/workspace"
 PACKAGES_FILE = "packages.txt"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -25,7 +28,8 @@ class Image:
     """`root` is a squashfs, and `digest` names what is in it: images that only want to be run differently share it.
 
     One from a recipe has `packages`, a list of `name version` lines; one from a registry has `manifest_digest`.
-    An empty `user` is root. `entrypoint` and `command` are what it runs when nothing else is asked for.
+    An empty `user` is root. `entrypoint` and `command` are what it runs when nothing else is asked for. A composed one
+    has further images as `parts`, by name, and is `alone` without them.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Image:
     packages: Path | None = None
     recipe: str = ""
     manifest_digest: str = ""
+    parts: tuple[tuple[str, Image], ...] = ()
+    alone: Image | None = None
 
     @property
     def owner(self) -> str:
@@ -53,7 +59,20 @@ class Image:
     @property
     def workspace(self) -> str:
         """Where a directory of the host is copied to: over the whole root would be no good place."""
-        return "/workspace" if self.workdir == "/" else self.workdir
+        return SHARED if self.workdir == "/" or self.parts else self.workdir
+
+    def part(self, name: str) -> Image:
+        """A further image, by the name that it has in this one."""
+        for known, image in self.parts:
+            if known == name:
+                return image
+        names = ", ".join(known for known, _ in self.parts)
+        raise BadSetting(
+            f"The sandbox has no further image called {name!r}",
+            hint=f"It has {names}"
+            if names
+            else "Images are added when it is made: --with NAME=IMAGE",
+        )
 
 
 def load_image(home: Path, name: str) -> Image:
@@ -71,6 +90,17 @@ def load_image(home: Path, name: str) -> Image:
     if image is None:
         raise ImageMissing(name, _names(home))
     return image
+
+
+def load_images(home: Path, name: str, further: Mapping[str, str]) -> Image:
+    """The image of that name, with the further ones beside it."""
+    first = load_image(home, name)
+    if not further:
+        return first
+    from crucible.images.composing import composed
+
+    others = {part: load_image(home, image) for part, image in further.items()}
+    return composed(home, first, others)
 
 
 def verify_image(home: Path, name: str) -> Image:

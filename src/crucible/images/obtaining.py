@@ -8,6 +8,7 @@ from pathlib import Path
 from crucible.errors import BadReference
 from crucible.images import pulled
 from crucible.images.catalog import Image
+from crucible.images.composing import remove_unused_compositions
 from crucible.images.layers.making import make_root, remove_unused_roots
 from crucible.images.oci import eviction
 from crucible.images.oci.eviction import Freed, InUse
@@ -69,6 +70,7 @@ def prune(home: Path, in_use: InUse, *, everything: bool) -> Freed:
 
 def _with_roots(home: Path, freed: Freed, in_use: InUse, *, waits: bool) -> Freed:
     size = remove_unused_roots(home, in_use=in_use(), waits=waits)
+    size += remove_unused_compositions(home)
     return replace(freed, size_bytes=freed.size_bytes + size)
 
 

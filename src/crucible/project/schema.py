@@ -45,6 +45,7 @@ KEYS = (
     Key("sandbox", "name", TEXT, "name", "the sandbox's name, if the command line gives none"),
     Key("sandbox", "image", TEXT, "image", "the image"),
     Key("sandbox", "base_image", TEXT, "image", "another word for `image`; not both"),
+    Key("sandbox", "images", PAIRS, "images", "further images beside it, by the name that `--in` takes"),
     Key("sandbox", "user", TEXT, "user", "who its commands are"),
     Key("sandbox", "workdir", TEXT, "workdir", "where its commands begin"),
     Key("sandbox", "env", PAIRS, "environment", "variables for its commands"),

@@ -45,7 +45,7 @@ def gather(
         if text := (os.environ if variables is None else variables).get(variable):
             settings[target] = Setting(text, f"${variable}")
     for target, value in given.items():
-        if target == "environment" and target in settings:
+        if target in ("environment", "images") and target in settings:
             value = {**settings[target].value, **value}
         if target == "mounts" and target in settings:
             value = _joined_mounts(settings[target].value, value)
@@ -193,6 +193,6 @@ def _option_name(target: str) -> str:
         "memory_mib": "memory", "disk_mib": "disk", "environment": "env",
         "processes": "pids", "output_mib": "max-output", "connections": "max-connections",
         "idle_timeout_s": "idle-timeout", "ttl_s": "ttl", "ports": "publish",
-        "min_isolation": "min-isolation",
+        "min_isolation": "min-isolation", "images": "with",
     }  # fmt: skip
     return "--" + words.get(target, target.replace("_", "-"))

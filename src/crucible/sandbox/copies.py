@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.images.catalog import load_image
 from crucible.sandbox.backend import KeepsMachines
 from crucible.sandbox.doors.ports import parse_port
 from crucible.sandbox.holding import Held
@@ -31,7 +30,7 @@ class Copies:
         # A volume has one writer: the copy keeps the files, and the volume stays with its original.
         mounts = tuple(text for text in spec.mounts if not text.endswith((":volume", ":volume-ro")))
         own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports), mounts=mounts)
-        image = await self._manager.image(spec.image)
+        image = await self._manager.images(spec)
         return await self._manager.new_records.add(
             new_id(), check_name(name), own, image, host_directory=host_directory, backend=backend
         )
@@ -41,7 +40,7 @@ class Copies:
         manager = self._manager
         async with manager.lock(record.name):
             record = manager.records.find(record.name)
-            image = load_image(manager.config.home, record.spec.image)
+            image = manager.image_of(record.spec)
             plan = plan_for(record, image, lifetime="sandbox", disk="fresh")
             booting = manager.machines.restore(backend, plan, snapshot)
             held = await manager.take_up(record, image, backend, booting)

@@ -142,6 +142,7 @@ def describe(command: Command) -> dict[str, Any]:
     return {
         "argv": words,
         "user": command.user,
+        **({"image": command.image} if command.image else {}),
         "timeout_s": command.timeout_s,
         "terminal": command.has_terminal,
         "at": time.time(),

@@ -20,13 +20,14 @@ def image_users(home: Path) -> dict[str, tuple[str, ...]]:
     try:
         # A machine that waits for somebody gives way when its image goes.
         kept = [record for record in records.sandboxes() if record.state != "warm"]
-        pairs = [(record.spec.image, record.name) for record in kept]
-        pairs += [(record.spec.image, record.tag) for record in records.snapshots()]
+        holders = [(record.spec, record.name) for record in kept]
+        holders += [(record.spec, record.tag) for record in records.snapshots()]
     finally:
         records.close()
     users: dict[str, list[str]] = {}
-    for image, user in pairs:
-        for name in {image, full_name(image)}:
+    for spec, user in holders:
+        images = {spec.image, *spec.images.values()}
+        for name in images | {full_name(image) for image in images}:
             users.setdefault(name, []).append(user)
     return {image: tuple(names) for image, names in users.items()}
 

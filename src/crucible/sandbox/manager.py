@@ -20,7 +20,7 @@ from crucible.errors import (
     SecretMissing,
     WrongState,
 )
-from crucible.images.catalog import Image, load_image
+from crucible.images.catalog import Image, load_image, load_images
 from crucible.images.report import Report, silent
 from crucible.sandbox import seeding
 from crucible.sandbox.backend import Disk, KeepsMachines, Lifetime, Machine
@@ -89,7 +89,7 @@ class Manager:
         """A temporary sandbox: gone with everything it made when the block ends, or this process does."""
         record_id = new_id()
         own_name = check_name(name) if name else f"run-{record_id}"
-        image = await self.image(spec.image)
+        image = await self.images(spec)
         async with AsyncExitStack() as stack:
             if self.turnstile is not None:
                 waited = await stack.enter_async_context(self.turnstile.turn())
@@ -136,7 +136,7 @@ class Manager:
         secrets: Sequence[Secret] = (),
     ) -> SandboxRecord:
         check_name(name)
-        image = await self.image(spec.image)
+        image = await self.images(spec)
         record = await self.new_records.add(
             new_id(), name, spec, image, host_directory=host_directory
         )
@@ -241,6 +241,19 @@ class Manager:
             return await beside(lambda: fetch(name, is_guess, lambda: is_stopped))
         finally:
             is_stopped = True
+
+    async def images(self, spec: SandboxSpec) -> Image:
+        """All images of a sandbox as one, fetched where they are not here."""
+        first = await self.image(spec.image)
+        if not spec.images:
+            return first
+        for name in spec.images.values():
+            await self.image(name)
+        return self.image_of(spec)
+
+    def image_of(self, spec: SandboxSpec) -> Image:
+        """The same, where all of them are here."""
+        return load_images(self.config.home, spec.image, spec.images)
 
     def find(self, name: str) -> SandboxRecord:
         """The record of a sandbox that may be changed here: not one of a `run` in another process."""
@@ -386,7 +399,11 @@ class Manager:
 
     async def _boot(self, record: SandboxRecord, *, lifetime: Lifetime, disk: Disk) -> Held:
         backend = self.machines.backend(record.backend)
-        image = load_image(self.config.home, record.spec.image)
+        image = self.image_of(record.spec)
+        if image.parts and disk != "kept":
+            from crucible.images.composing import make_composed
+
+            await asyncio.to_thread(make_composed, self.config.home, image, self.report)
         plan = plan_for(record, image, lifetime=lifetime, disk=disk)
         record.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         return await self.take_up(record, image, backend, self.machines.boot(backend, plan))

@@ -366,7 +366,9 @@ def _row_of(record: SandboxRecord) -> dict[str, Any]:
 
 
 def _spec_json(spec: SandboxSpec) -> str:
-    return json.dumps({**asdict(spec), "environment": dict(spec.environment)})
+    return json.dumps(
+        {**asdict(spec), "environment": dict(spec.environment), "images": dict(spec.images)}
+    )
 
 
 def _parse_spec(text: str) -> SandboxSpec:

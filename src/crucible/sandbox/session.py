@@ -25,7 +25,10 @@ class Channel(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
+    """`image` is the name of a further image of the sandbox to run it in; "" is the first."""
+
     argv: Sequence[bytes]
+    image: str = ""
     environment: Mapping[bytes, bytes] = field(default_factory=dict)
     workdir: bytes = b""
     makes_workdir: bool = False

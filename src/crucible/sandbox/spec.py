@@ -36,10 +36,13 @@ class SandboxSpec:
 
     `processes` and `output_mib` are of each command, and 0 is no limit, as it is for the two times.
 
+    `images` are further ones, by the name under which commands run in them.
+
     `after_create` is run inside after the first start: words, or a script for the shell as its only one.
     """
 
     image: str = "base"
+    images: Mapping[str, str] = field(default_factory=dict)
     memory_mib: int = DEFAULT_MEMORY_MIB
     cpus: int = 1
     disk_mib: int = DEFAULT_DISK_MIB
@@ -81,6 +84,10 @@ class SandboxSpec:
                 hint=f"Use one of {', '.join(NETWORK_MODES)}",
             )
         find_profile(self.profile)
+        if self.images:
+            from crucible.images.composing import check_parts
+
+            check_parts(self.images)
         if self.mounts:
             from crucible.sandbox.mounts import check_mounts
 
@@ -98,7 +105,7 @@ class SandboxSpec:
 
 
 _KINDS: Mapping[str, type] = {
-    "image": str, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
+    "image": str, "images": dict, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
     "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
     "network": str, "allow": list, "deny": list, "ports": list, "secrets": list, "mounts": list,
     "include_credentials": bool, "after_create": list,
@@ -119,6 +126,8 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     environment = values.get("environment", {})
     if not all(isinstance(value, str) for value in environment.values()):
         raise BadSetting("A variable of the environment is not text")
+    if not all(isinstance(value, str) for value in values.get("images", {}).values()):
+        raise BadSetting("The name of a further image is not text")
     given = dict(values)
     for name in ("allow", "deny", "ports", "secrets", "mounts", "after_create"):
         texts = given.get(name, [])

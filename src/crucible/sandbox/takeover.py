@@ -6,7 +6,6 @@ import asyncio
 import traceback
 
 from crucible.errors import CrucibleError, GuestGone, SecretMissing
-from crucible.images.catalog import load_image
 from crucible.sandbox.backend import KeepsMachines, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.holding import CONSOLE_NAME, Held, handle_of, holder
@@ -68,7 +67,7 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
 async def _adopt(
     manager: Manager, record: SandboxRecord, backend: KeepsMachines, handle: MachineHandle
 ) -> Held:
-    image = load_image(manager.config.home, record.spec.image)
+    image = manager.image_of(record.spec)
     plan = plan_for(record, image, lifetime="sandbox", disk="kept")
     machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
     state = "running" if record.state == "broken" else record.state

@@ -47,7 +47,9 @@ async def run_in_temporary(
     stages: list[tuple[str, float]] = []
     if not asked.get("argv"):
         # No machine is started to find out that there is nothing to run in it.
-        command_words(asked, await manager.image(spec.image))
+        image = await manager.images(spec)
+        inside = asked.get("image")
+        command_words(asked, image.part(str(inside)) if inside else image)
     async with manager.open(spec, name=name, secrets=secrets) as held:
         command = parse_command(
             asked, spec, held.image, held.doors.variables, has_directory=has_directory

@@ -150,11 +150,13 @@ _DONE: Final = group(Done)
 _SIZE: Final = group(Size, U64)
 _COUNT: Final = group(Count, U64)
 _FAIL: Final = group(Fail, TEXT, TEXT)
+_ENDED: Final = group(
+    Ended, up_to(2, "a way to end"), U32, up_to(3, "a set of limits"), U64, U64, U64
+)
 _BODIES: Final[dict[Verb, Field]] = {
     Verb.PREPARE: _DONE,
-    Verb.EXEC: group(
-        Ended, up_to(2, "a way to end"), U32, up_to(3, "a set of limits"), U64, U64, U64
-    ),
+    Verb.EXEC: _ENDED,
+    Verb.EXEC_IN: _ENDED,
     Verb.LIST: group(Execs, list_of(group(ExecRecord, U32, U32, FLAG, U64, BYTES))),
     Verb.READ: _SIZE,
     Verb.WRITE: _SIZE,

@@ -55,6 +55,7 @@ class Verb(IntEnum):
     REFUSE = 23
     CONFINE = 24
     LAYER_OUT = 25
+    EXEC_IN = 26
     WATCH = 27
     END_ALL = 28
 
@@ -80,6 +81,21 @@ class Prepare(NamedTuple):
 
 
 class Exec(NamedTuple):
+    argv: Sequence[bytes]
+    env: Sequence[tuple[bytes, bytes]]
+    workdir: bytes
+    user: str
+    flags: int
+    rows: int
+    columns: int
+    timeout_ms: int
+    limits: Sequence[tuple[int, int]]
+
+
+class ExecIn(NamedTuple):
+    """EXEC in the namespaces of a further image."""
+
+    image: str
     argv: Sequence[bytes]
     env: Sequence[tuple[bytes, bytes]]
     workdir: bytes
@@ -187,6 +203,7 @@ class Plain(NamedTuple):
 Request = (
     Prepare
     | Exec
+    | ExecIn
     | Read
     | Write
     | Stat
@@ -209,15 +226,16 @@ Request = (
 )
 
 _LIMIT: Final = group(lambda resource, value: (resource, value), U8, U64)
+_EXEC: Final = (
+    *(list_of(BYTES), list_of(PAIR), BYTES, TEXT, U8, U16, U16, U32),
+    list_of(_LIMIT),
+)
 _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
     kind: (verb, group(kind, *fields))
     for kind, verb, fields in (
         (Prepare, Verb.PREPARE, (BYTES, U64, TEXT, TEXT, TEXT)),
-        (
-            Exec,
-            Verb.EXEC,
-            (list_of(BYTES), list_of(PAIR), BYTES, TEXT, U8, U16, U16, U32, list_of(_LIMIT)),
-        ),
+        (Exec, Verb.EXEC, _EXEC),
+        (ExecIn, Verb.EXEC_IN, (TEXT, *_EXEC)),
         (Read, Verb.READ, (BYTES, U64, U64)),
         (Write, Verb.WRITE, (BYTES, U32, TEXT, U8)),
         (Stat, Verb.STAT, (BYTES, FLAG)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
-from crucible.cli.specs import TERMINAL_OPTIONS, whole_number
+from crucible.cli.specs import IN_OPTION, TERMINAL_OPTIONS, whole_number
 
 _SHELL = "if command -v bash >/dev/null; then exec bash; else exec sh; fi"
 
@@ -97,6 +97,7 @@ COMMANDS = (
         operands=(_NAME, Operand("CMD", "the command and its arguments", arity="rest")),
         options=(
             *TERMINAL_OPTIONS,
+            IN_OPTION,
             Option("detach", "leave it running and print its number", short="d"),
             *_SURROUNDINGS,
             Option(
@@ -124,6 +125,7 @@ none of its output is lost.""",
             Option(
                 "to", "return to a command that was left running, by its number", metavar="NUMBER"
             ),
+            IN_OPTION,
             *_SURROUNDINGS,
         ),
         notes="Opens bash, or sh where there is none. Ctrl-P Ctrl-Q leaves the shell running.",

@@ -20,8 +20,11 @@ def run(arguments: Arguments) -> int:
     from crucible.sandbox.spec import check_name
 
     words, entrypoint = arguments.words("CMD"), arguments.value("entrypoint")
-    asked = specs.asked(arguments, words)
-    if not (words or entrypoint) and (asked.image_is_guessed or asked.image.value == "base"):
+    inside = arguments.value("in")
+    # What runs in a further image says nothing of the first.
+    asked = specs.asked(arguments, [] if inside else words)
+    is_guessed = asked.image_is_guessed and not inside
+    if not (words or entrypoint or inside) and (is_guessed or asked.image.value == "base"):
         raise BadUsage(
             "CMD is missing: only an image that is named can have one of its own",
             hint=f"Usage: {arguments.command.usage}",
@@ -30,9 +33,11 @@ def run(arguments: Arguments) -> int:
     name = asked.name if given is None else given
     if name is not None:
         check_name(name)
-    command = command_fields(arguments, words, timeout_s=_timeout_s(arguments), own=False)
+    command = command_fields(
+        arguments, words, timeout_s=_timeout_s(arguments), own=inside is not None
+    )
     # What the image runs by itself belongs to this command and to no other in the sandbox.
-    command["entrypoint"] = _entrypoint(entrypoint, is_guessed=asked.image_is_guessed)
+    command["entrypoint"] = _entrypoint(entrypoint, is_guessed=is_guessed)
     specs.settle_image(asked)
     if arguments.flag("keep"):
         return _run_kept(asked, name, asked.source, command)
@@ -172,6 +177,7 @@ COMMANDS = (
             Option("keep", "keep the sandbox afterwards, as if it had been created"),
             Option("name", "name it (default: a name made up)", metavar="NAME"),
             *specs.OPTIONS,
+            specs.IN_OPTION,
             Option(
                 "entrypoint",
                 "run this instead of the image's entrypoint; empty for none",

@@ -11,7 +11,7 @@ from crucible.sandbox.guest.stream import Stream
 from crucible.sandbox.session import Channel, Chunk, Command, ExecInfo, Exit
 from crucible.wire.answers import EXITED, HIT_MEMORY, HIT_PROCESSES, KILLED, Ended
 from crucible.wire.notes import Attached, Resize, Signal, Started
-from crucible.wire.requests import EXEC_INPUT, EXEC_MAKE_WORKDIR, EXEC_PTY, Exec
+from crucible.wire.requests import EXEC_INPUT, EXEC_MAKE_WORKDIR, EXEC_PTY, Exec, ExecIn
 
 BACKSTOP_S: Final = 10.0
 STATUS_TIMED_OUT: Final = 124
@@ -115,10 +115,10 @@ class GuestProcess:
         return max(self._last_s - self._stream.patience.now(), BACKSTOP_S)
 
 
-def _request(command: Command) -> Exec:
+def _request(command: Command) -> Exec | ExecIn:
     flags = (EXEC_PTY if command.has_terminal else 0) | (EXEC_INPUT if command.wants_input else 0)
     flags |= EXEC_MAKE_WORKDIR if command.makes_workdir else 0
-    return Exec(
+    request = Exec(
         tuple(command.argv),
         tuple(command.environment.items()),
         command.workdir,
@@ -129,6 +129,7 @@ def _request(command: Command) -> Exec:
         _timeout_ms(command.timeout_s),
         tuple(command.limits.items()),
     )
+    return ExecIn(command.image, *request) if command.image else request
 
 
 def _timeout_ms(timeout_s: float | None) -> int:

@@ -27,7 +27,7 @@ from crucible.wire.notes import (
     encode_note,
     encode_place,
 )
-from crucible.wire.requests import EXEC_PTY, Exec, Request, Verb, verb_of
+from crucible.wire.requests import EXEC_PTY, Exec, ExecIn, Request, Verb, verb_of
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 NoteT = TypeVar("NoteT", bound=Note)
@@ -74,12 +74,14 @@ class Stream:
         self.frames_seen = 0
         self._carrier = carrier
         self._request = request
-        self._verb = verb_of(request)
+        verb = verb_of(request)
+        # In which image a command runs makes no difference to what is said of it.
+        self._verb = Verb.EXEC if verb is Verb.EXEC_IN else verb
         self._expected_note = _expected_note(self._verb, is_attached)
         self._note: Note | None = None
         self._inbound = Inbound(_HEARD.get(self._verb, ()))
         self._must_end = _HEARD.get(self._verb, ())
-        if isinstance(request, Exec) and request.flags & EXEC_PTY:
+        if isinstance(request, Exec | ExecIn) and request.flags & EXEC_PTY:
             self._must_end = (OUTPUT,)
         self._outcome: Answer | Fail | None = None
         self._sent = 0

@@ -93,9 +93,15 @@ def parse_command(
 
     With `has_directory` one of the host was copied in, and that is where commands begin.
     """
+    inside = optional(values, "image", str) or ""
+    usual_workdir = spec.workdir or (image.workspace if has_directory else image.workdir)
+    usual_user = spec.user or image.user
+    if inside:
+        # What the sandbox was given for its commands means the first image.
+        image = image.part(inside)
+        usual_workdir, usual_user = image.workdir, image.user
     argv = command_words(values, image)
     own_workdir = optional(values, "workdir", str)
-    usual_workdir = spec.workdir or (image.workspace if has_directory else image.workdir)
     environment = {
         **dict(image.environment),
         **variables,
@@ -111,10 +117,11 @@ def parse_command(
         )
     return Command(
         argv=argv,
+        image=inside,
         environment=pairs,
         workdir=encoded(own_workdir or usual_workdir),
         makes_workdir=not own_workdir,
-        user=optional(values, "user", str) or spec.user or image.user,
+        user=optional(values, "user", str) or usual_user,
         has_terminal=values.get("terminal") is True,
         wants_input=values.get("wants_input") is True,
         rows=max(1, whole(values.get("rows", 24), "height", 0, _LARGEST_SIDE)),
