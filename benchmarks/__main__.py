@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import crucible
-from benchmarks import copies, crowd, guests, machine, pulls, report, starts, streams
+from benchmarks import copies, crowd, guests, machine, pulls, report, starts, streams, warm
 from benchmarks.figures import Figure
 from benchmarks.place import Place, open_place
 from benchmarks.report import Report
@@ -22,7 +22,7 @@ from crucible.config import load_config
 from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
-FAMILIES = ("starts", "inside", "crowd", "copies", "streams", "pulls")
+FAMILIES = ("starts", "warm", "inside", "crowd", "copies", "streams", "pulls")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -66,6 +66,9 @@ def _families(
 ) -> dict[str, Callable[[], list[Figure]]]:
     return {
         "starts": lambda: starts.measure(place, runner, rounds=5 if is_quick else 50),
+        "warm": lambda: warm.measure(
+            place, rounds=5 if is_quick else 50, crowd=24 if is_quick else 500
+        ),
         "inside": lambda: guests.measure(place, runner, rounds=2 if is_quick else 20),
         "crowd": lambda: crowd.measure(
             place, count=10 if is_quick else 50, rounds=1 if is_quick else 5

@@ -29,13 +29,13 @@ def measure(place: Place, runner: asyncio.Runner, *, rounds: int) -> list[Figure
     rootfs = unpack_image(place)
     # podman takes no path for its state that is longer than 50 characters.
     with tempfile.TemporaryDirectory(prefix="bench-") as storage:
-        return _measure(place, runner, rootfs, _podman(Path(storage), rootfs), rounds)
+        return _measure(place, runner, rootfs, podman_command(Path(storage), rootfs), rounds)
 
 
 def _measure(
     place: Place, runner: asyncio.Runner, rootfs: Path, podman: list[str], rounds: int
 ) -> list[Figure]:
-    why_no_podman = _why_unusable(podman, place)
+    why_no_podman = why_unusable(podman, place)
     machines = _Machines(place, runner)
     program = find_host(place.home / "cache").program
     cases = [
@@ -116,7 +116,7 @@ def _program(key: str, argv: list[str], place: Place) -> Case:
     return Case(measure=once)
 
 
-def _podman(storage: Path, rootfs: Path) -> list[str]:
+def podman_command(storage: Path, rootfs: Path) -> list[str]:
     return [
         "podman", "--runtime", "runc", "--cgroup-manager=cgroupfs",
         "--root", str(storage / "root"), "--runroot", str(storage / "run"),
@@ -132,7 +132,7 @@ def _bwrap(rootfs: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _why_unusable(podman: list[str], place: Place) -> str:
+def why_unusable(podman: list[str], place: Place) -> str:
     for program in ("podman", "runc"):
         if shutil.which(program) is None and not Path("/usr/sbin", program).exists():
             return f"{program} is not installed"

@@ -64,6 +64,25 @@ def logs(arguments: Arguments) -> int:
     return 0
 
 
+def install(arguments: Arguments) -> int:
+    from crucible.cli import render
+    from crucible.cli.commands import daemon_unit
+    from crucible.client.daemon import daemon_command
+    from crucible.config import load_config
+
+    is_system = arguments.flag("system")
+    home = str(load_config().home)
+    text = daemon_unit.unit_text(daemon_command(["--foreground"]), home, is_system=is_system)
+    if arguments.flag("print"):
+        render.say(text.rstrip("\n"))
+        return 0
+    path = daemon_unit.install(text, is_system=is_system)
+    render.tell(f"Wrote {render.visible(str(path))}; start it with")
+    for line in daemon_unit.commands(is_system=is_system):
+        render.tell(f"  {line}")
+    return 0
+
+
 def _daemon() -> Daemon:
     from crucible.client.daemon import Daemon
     from crucible.config import load_config
@@ -171,6 +190,22 @@ sandboxes and the commands in them go on; the next command on one finds them."""
                 ),
                 summary="Show what the daemon has logged",
                 examples=(("crucible daemon logs -f", "watch it at work"),),
+            ),
+            Command(
+                "install",
+                install,
+                options=(
+                    Option("system", "for the whole machine, as root (default: for this user)"),
+                    Option("print", "only show the unit"),
+                ),
+                summary="Write a unit for systemd, so that it starts with the machine",
+                notes="""\
+The unit runs this very installation with this state directory. Stopping it leaves
+named sandboxes running, as `crucible daemon stop` does.""",
+                examples=(
+                    ("crucible daemon install", "for this user"),
+                    ("crucible daemon install --print", "see what would be written"),
+                ),
             ),
         ),
         examples=(
