@@ -1,4 +1,4 @@
-"""`python -m crucible.owner_main [--daemon [--foreground]]`: the owner as a process of its own.
+"""`python -m crucible.owner_main [--daemon [--http HOST:PORT] [--foreground]]`: the owner as a process of its own.
 
 Its standard output is for whoever started it: one line of JSON if it cannot begin, and then why. In the foreground
 that is a person or a supervisor, who reads standard error.
@@ -21,7 +21,7 @@ def main(words: Sequence[str] | None = None) -> None:
     starter = os.dup(1)
     os.dup2(2, 1)
     try:
-        served = run_owner(load_config(), stays="--daemon" in given)
+        served = _serve(given)
         if "--foreground" in given and not served:
             raise DaemonRunning
     except CrucibleError as error:
@@ -30,6 +30,18 @@ def main(words: Sequence[str] | None = None) -> None:
             sys.exit(error.exit_status)
         os.write(starter, json.dumps(error.as_fields()).encode())
         raise
+
+
+def _serve(words: Sequence[str]) -> bool:
+    """`--http HOST:PORT` opens the HTTP doors as well. `crucible daemon start` has checked it."""
+    config = load_config()
+    if "--http" not in words:
+        return run_owner(config, stays="--daemon" in words)
+    from crucible.server.listening import Address
+    from crucible.server.serving import run_with_doors
+
+    host, _, port = words[words.index("--http") + 1].rpartition(":")
+    return run_with_doors(config, Address(host=host.strip("[]"), port=int(port)))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -104,6 +105,28 @@ def test_a_killed_daemon_is_followed_by_one_that_adopts_what_runs(crucible: Comm
     crucible.ok("rm", "--force", "box")
     crucible.ok("daemon", "stop")
     assert leftovers(crucible.home) == []
+
+
+def test_it_serves_http_as_well_when_it_is_asked_to(crucible: CommandLine) -> None:
+    crucible.ok("daemon", "start", "--http", "127.0.0.1:0")
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(crucible.home / "http.sock"))
+        caller.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert caller.makefile("rb").readline().startswith(b"HTTP/1.1 200 ")
+    crucible.ok("daemon", "stop")
+
+
+def test_a_port_that_is_taken_is_told_and_no_daemon_is_left(crucible: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = crucible("daemon", "start", "--http", where)
+    assert (refused.returncode, b"(door-taken)" in refused.stderr) == (126, True), refused.stderr
+    assert status(crucible) == {"running": False}
+
+
+@pytest.mark.parametrize("where", ["", "7070", "host", "host:", ":1", "host:70000", "host:1x"])
+def test_an_address_that_is_none_is_refused(crucible: CommandLine, where: str) -> None:
+    assert crucible("daemon", "start", f"--http={where}").returncode == 126
 
 
 def test_its_log_can_be_read_and_followed(crucible: CommandLine) -> None:

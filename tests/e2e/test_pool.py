@@ -294,6 +294,28 @@ def test_a_daemon_that_is_killed_leaves_no_machine_and_its_caller_is_told(home: 
     assert leftovers(home) == []
 
 
+def test_more_than_may_wait_are_refused_and_told_when_to_come_again(home: Path) -> None:
+    crucible = CommandLine(home)
+    crucible.environment.update(CRUCIBLE_RUNS_MAX="1", CRUCIBLE_QUEUE_MAX="1")
+    crucible.ok("daemon", "start")
+    holder = crucible.start("run", "--", "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE)  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"ready\n"
+    waiter = crucible.start(
+        "run", "--", "echo", "my turn", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    while json.loads(crucible.ok("daemon", "status", "--json"))["queue"]["waiting"] < 1:
+        time.sleep(0.05)
+    refused = crucible("run", "--", "true")
+    assert (refused.returncode, b"(overloaded)" in refused.stderr) == (126, True)
+    assert b"Try again in 30 s" in refused.stderr
+    holder.communicate(b"go\n", timeout=60)
+    assert waiter.communicate(timeout=60)[0] == b"my turn\n"
+    crucible.ok("daemon", "stop")
+    assert leftovers(home) == []
+
+
 def test_stopping_lets_a_command_finish_and_takes_the_waiting_machines(home: Path) -> None:
     crucible = CommandLine(home)
     crucible.environment["CRUCIBLE_DRAIN_S"] = "60"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Option
+from crucible.cli.grammar import Arguments, BadUsage, Command, Option
+from crucible.errors import DaemonRunning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,15 +12,19 @@ if TYPE_CHECKING:
     from crucible.client.daemon import Daemon
 
 _NOT_RUNNING = 3
+_LARGEST_PORT = 65535
 _DEFAULT_LINES = "100"
 
 
 def start(arguments: Arguments) -> int:
     from crucible.cli import render
 
+    words = _door_words(arguments.value("http"))
     if arguments.flag("foreground"):
-        return _serve()
-    found, was_started = _daemon().start()
+        return _serve(words)
+    found, was_started = _daemon().start(words)
+    if words and not found.get("has_doors"):
+        raise DaemonRunning
     state = "runs" if was_started else "was running already"
     render.tell(f"The daemon {state} (process {found['pid']}, holds {found['held']} sandboxes)")
     return 0
@@ -90,13 +95,22 @@ def _daemon() -> Daemon:
     return Daemon(load_config().home)
 
 
-def _serve() -> int:
+def _door_words(http: str | None) -> list[str]:
+    if http is None:
+        return []
+    host, colon, port = http.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
+        raise BadUsage(f"--http is {http!r}", hint="Write it like 127.0.0.1:7070")
+    return ["--http", http]
+
+
+def _serve(words: list[str]) -> int:
     """In this very process, for whoever supervises it; the log goes to standard error."""
     import os
 
     from crucible.client.daemon import daemon_command
 
-    command = daemon_command(["--foreground"])
+    command = daemon_command([*words, "--foreground"])
     os.execv(command[0], command)  # noqa: S606 - our own interpreter
 
 
@@ -154,7 +168,14 @@ COMMANDS = (
             Command(
                 "start",
                 start,
-                options=(Option("foreground", "stay in this process, for a supervisor"),),
+                options=(
+                    Option(
+                        "http",
+                        "serve the HTTP API there as well, as `crucible serve` does",
+                        metavar="HOST:PORT",
+                    ),
+                    Option("foreground", "stay in this process, for a supervisor"),
+                ),
                 summary="Start the daemon; it takes over what is running",
                 notes="Sandboxes that run already, and the commands in them, are taken over as they are.",
                 examples=(("crucible daemon start", "returns when it serves"),),
