@@ -83,6 +83,13 @@ def build_agent() -> None:
         run_quietly([str(PYTHON), str(ROOT / "scripts" / "agent.py"), "build"])
 
 
+def install_clients() -> None:
+    """Of other products, for the tests. It tells of its steps itself."""
+    done = subprocess.run([str(PYTHON), str(ROOT / "scripts" / "clients.py")], check=False)
+    if done.returncode:
+        raise StepFailed("The clients for the tests cannot be installed")
+
+
 def compile_bytecode() -> None:
     """Every start would otherwise compile again what it could not write down."""
     run_quietly([str(PYTHON), "-m", "compileall", "-q", str(ROOT / "src")])
@@ -149,6 +156,8 @@ def main(arguments: list[str]) -> int:
             install_environment(arguments[0])
             build_agent()
             compile_bytecode()
+            if arguments == ["dev"]:
+                install_clients()
         else:
             say(str(__doc__))
             return 2

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import time
 import traceback
+from collections.abc import Callable
 
-from crucible.errors import CrucibleError
+from crucible.errors import BadSetting, CrucibleError
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord
+from crucible.values import replace
 
 LONGEST_WAIT_S = 2.0
 _SHORTEST_WAIT_S = 0.2
@@ -49,10 +51,32 @@ class Expiry:
         return max(wait, _SHORTEST_WAIT_S)
 
 
+def expires_at(record: SandboxRecord) -> float | None:
+    """When it is removed, running or not."""
+    return record.created_at + record.spec.ttl_s if record.spec.ttl_s else None
+
+
+async def live_until(manager: Manager, name: str, at: Callable[[float], float]) -> SandboxRecord:
+    """Changes when a sandbox is removed. `at` is given when it would have been, or now if never."""
+    async with manager.lock(name):
+        record = manager.find(name)
+        now = time.time()
+        wanted = at(expires_at(record) or now)
+        if wanted <= now:
+            raise BadSetting(
+                "A sandbox cannot be removed in the past", hint="Remove it, or give a later time"
+            )
+        spec = replace(record.spec, ttl_s=wanted - record.created_at)
+        record = manager.records.change_spec(record.id, spec)
+        held = manager.held.get(record.id)
+        if held is not None:
+            held.record = record
+        return record
+
+
 def _remaining_s(manager: Manager, record: SandboxRecord) -> float:
-    remaining = LONGEST_WAIT_S
-    if record.spec.ttl_s:
-        remaining = record.created_at + record.spec.ttl_s - time.time()
+    end = expires_at(record)
+    remaining = LONGEST_WAIT_S if end is None else end - time.time()
     held = manager.held.get(record.id)
     if held is not None and record.spec.idle_timeout_s and record.state == "running":
         remaining = min(remaining, record.spec.idle_timeout_s - held.idle_s())
@@ -61,7 +85,8 @@ def _remaining_s(manager: Manager, record: SandboxRecord) -> float:
 
 async def _end(manager: Manager, record: SandboxRecord) -> None:
     limit = record.spec.ttl_s
-    if limit and record.created_at + limit <= time.time():
+    end = expires_at(record)
+    if end is not None and end <= time.time():
         manager.records.write_audit(
             "expire", record.name, {"limit": {"name": "ttl", "value": f"{limit:g} s"}}
         )

@@ -246,9 +246,12 @@ class Records:
                 (time.time(), str(os.getuid()), verb, sandbox, json.dumps(detail)),
             )
 
-    def audit(self, limit: int = 100) -> list[dict[str, Any]]:
-        """The newest lines first."""
-        rows = self._read("SELECT * FROM audit ORDER BY number DESC LIMIT ?", limit)
+    def audit(self, limit: int = 100, *, sandbox: str | None = None) -> list[dict[str, Any]]:
+        """The newest lines first; those about one sandbox, if it is named."""
+        rows = self._read(
+            "SELECT * FROM audit WHERE sandbox = coalesce(?, sandbox) ORDER BY number DESC LIMIT ?",
+            sandbox, limit,
+        )  # fmt: skip
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 
     def audit_after(self, number: int, limit: int) -> list[dict[str, Any]]:
@@ -258,7 +261,7 @@ class Records:
         )
         return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
 
-    def _read(self, query: str, *values: str | int) -> list[sqlite3.Row]:
+    def _read(self, query: str, *values: str | int | None) -> list[sqlite3.Row]:
         try:
             return self._db.execute(query, values).fetchall()
         except UnicodeEncodeError:  # what is no text is in no row

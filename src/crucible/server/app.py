@@ -1,8 +1,7 @@
-"""The application: all routes of `/api/v1`, other products' wires beside it, one shape for errors."""
+"""The application: all routes of `/api/v1`, one shape for errors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -38,11 +37,9 @@ _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed ove
 Every error is a problem document (RFC 9457) with a code that does not change."""
 
 
-def build_app(domain: Domain, wires: Sequence[Wire] = ()) -> FastAPI:
+def build_app(domain: Domain) -> FastAPI:
     app = _own_app()
     app.state.domain = domain
-    for wire in wires:
-        app.mount(wire.prefix, wire.app, name=wire.name)
     return app
 
 

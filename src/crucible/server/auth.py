@@ -35,7 +35,10 @@ def owner_caller() -> Caller:
 
 def token_caller(domain: Domain, connection: HTTPConnection) -> Caller:
     """By `Authorization: Bearer` or `X-API-Key`. Raises Unauthenticated."""
-    text = given_token(connection)
+    return caller_with(domain, given_token(connection))
+
+
+def caller_with(domain: Domain, text: str) -> Caller:
     if not text:
         raise Unauthenticated
     token = find_token(domain.store, text)

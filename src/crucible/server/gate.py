@@ -68,7 +68,7 @@ class Gate:
         try:
             self._admit(connection, wire)
             with self._journal.span(scope, request_id):
-                await self._app(scope, passage.receive, passage.send)
+                await wire.serve(scope, passage.receive, passage.send)
         except Exception as error:
             if not passage.has_begun:
                 response = wire.refuse(problems.from_exception(error), request_id)

@@ -65,7 +65,7 @@ class HttpDoors:
         journal: Journal | None = None,
     ) -> None:
         self.domain = domain
-        self.app = build_app(domain, wires)
+        self.app = build_app(domain)
         self.url = ""
         self._wires = (*wires, own_wire(self.app))
         self._journal = journal or Journal()

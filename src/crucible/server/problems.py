@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -89,12 +90,15 @@ def _text(words: str) -> str:
 
 def problem(error: CrucibleError, request_id: str) -> Response:
     fields = fields_of(error, request_id)
-    headers = {}
-    if fields["status"] in (429, 503):
-        headers["Retry-After"] = str(getattr(error, "retry_after_s", RETRY_S))
-    if fields["status"] == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(fields, fields["status"], headers, MEDIA_TYPE)
+    return JSONResponse(fields, fields["status"], headers_of(error), MEDIA_TYPE)
+
+
+def headers_of(error: CrucibleError) -> dict[str, str]:
+    """What goes with a refusal in any wire."""
+    status = status_of(error)
+    if status in (429, 503):
+        return {"Retry-After": str(getattr(error, "retry_after_s", RETRY_S))}
+    return {"WWW-Authenticate": "Bearer"} if status == 401 else {}
 
 
 def from_exception(error: Exception) -> CrucibleError:
@@ -116,9 +120,11 @@ def from_exception(error: Exception) -> CrucibleError:
     return InternalError("Crucible failed; its log tells how")
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, refuse: Callable[[CrucibleError, str], Response] = problem) -> None:
+    """All errors of its routes are told in the same words."""
+
     async def answer(connection: HTTPConnection, error: Exception) -> Response:
-        response = problem(from_exception(error), connection.state.request_id)
+        response = refuse(from_exception(error), connection.state.request_id)
         if isinstance(connection, WebSocket):
             await connection.send_denial_response(response)
         return response

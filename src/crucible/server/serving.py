@@ -11,6 +11,7 @@ from crucible.server.domain import Domain
 from crucible.server.journal import Journal
 from crucible.server.listening import SOCKET_NAME, Address, HttpDoors
 from crucible.server.store import Store
+from crucible.server.wires.table import all_wires
 
 
 def run_with_doors(config: Config, address: Address | None) -> bool:
@@ -31,7 +32,7 @@ def http_doors(
         snapshots=service.snapshots,
         store=store,
     )
-    return HttpDoors(domain, address=address, journal=journal)
+    return HttpDoors(domain, address=address, wires=all_wires(domain), journal=journal)
 
 
 class _Announced:

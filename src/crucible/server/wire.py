@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from crucible.errors import CrucibleError
 from crucible.server.auth import Caller, token_caller
@@ -24,14 +24,22 @@ Refuse = Callable[[CrucibleError, str], Response]
 class Wire:
     """`app` gets what is under `prefix`, with the prefix taken off; with "" it gets what no other has.
 
+    One whose clients cannot take a prefix has `roots` instead, and gets the paths under these whole.
+
     An `app` finds the domain at `request.app.state.domain` and its caller at `request.state.caller`.
     """
 
     name: str
     prefix: str
     app: ASGIApp
+    roots: tuple[str, ...] = ()
     authenticate: Authenticate = token_caller
     refuse: Refuse = problem
 
     def has(self, path: str) -> bool:
-        return path == self.prefix or path.startswith(f"{self.prefix}/")
+        places = self.roots or (self.prefix,)
+        return any(path == place or path.startswith(f"{place}/") for place in places)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["root_path"] = scope.get("root_path", "") + self.prefix
+        await self.app(scope, receive, send)

@@ -14,9 +14,16 @@ class Health(Told):
     status: str
 
 
+class Alive(Health):
+    """With the two fields in which agentkernel's clients look for it."""
+
+    success: bool = True
+    data: str = "ok"
+
+
 @router.get("/health", operation_id="health")
-async def health() -> Health:
-    return Health(status="ok")
+async def health() -> Alive:
+    return Alive(status="ok")
 
 
 @router.get("/ready", operation_id="ready", responses={503: {"model": Health}})

@@ -1,0 +1,12 @@
+"""Which other products' APIs are served beside our own."""
+
+from __future__ import annotations
+
+from crucible.server.domain import Domain
+from crucible.server.wire import Wire
+from crucible.server.wires.agentkernel.wire import agentkernel_wire
+from crucible.server.wires.opensandbox.wire import opensandbox_wire
+
+
+def all_wires(domain: Domain) -> tuple[Wire, ...]:
+    return (agentkernel_wire(domain), opensandbox_wire(domain))
