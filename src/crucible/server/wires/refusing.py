@@ -23,7 +23,7 @@ class Refused(NamedTuple):
 
 def refusing_router(refused: Sequence[Refused], *, guide: str) -> APIRouter:
     """For the end: after what is refused, whatever no route has is missing."""
-    router = APIRouter()
+    router = APIRouter(include_in_schema=False)
     for one in refused:
         paths = (one.path,) if one.is_alone else (one.path, one.path + "/{rest:path}")
         for path in paths:

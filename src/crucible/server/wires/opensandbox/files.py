@@ -83,7 +83,7 @@ async def download(
     """All of a file, or the range of bytes that is asked for."""
     if offset is not None or limit is not None:
         raise Unsupported("Files are not read by lines", hint="Ask for a range of bytes")
-    first, length = _range(request.headers.get("range"))
+    first, length = parse_range(request.headers.get("range"))
     files = _held(domain, name).machine.files
     answer = await streamed(
         files.read(guest_path(path), offset=first, length=length), "application/octet-stream"
@@ -190,7 +190,7 @@ def _metadata(data: bytes) -> FileToWrite:
         ) from None
 
 
-def _range(text: str | None) -> tuple[int, int]:
+def parse_range(text: str | None) -> tuple[int, int]:
     """Where to begin, and how many bytes; 0 is all."""
     if not text:
         return 0, 0
