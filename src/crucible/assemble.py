@@ -98,6 +98,24 @@ async def prepare_template(config: Config, report: Report) -> None:
         pass
 
 
+def remove_templates_of_gone_images(config: Config) -> int:
+    """After images were removed: what was saved to start from them goes too. Tells the bytes freed.
+
+    The images are looked at before the records. A start writes its record, and then looks for its image once more.
+    """
+    from crucible.backends.qemu.templates import remove_of_gone_images
+    from crucible.errors import ImageDamaged
+    from crucible.images.catalog import list_images
+    from crucible.sandbox.image_use import digests_in_use
+
+    try:
+        here = {image.digest for image in list_images(config.home)}
+    except ImageDamaged:
+        return 0
+    kept = frozenset(here) | digests_in_use(config.home)
+    return remove_of_gone_images(config.home / "templates", kept)
+
+
 def run_owner(
     config: Config, doors: Callable[[Service], Doors] | None = None, *, stays: bool = False
 ) -> bool:

@@ -11,7 +11,9 @@ from crucible.backends.qemu.saved import SavedMachine
 MEMORY_MIB = 4
 
 
-def make_saved(directory: Path, *, marker: bytes = b"memory") -> SavedMachine:
+def make_saved(
+    directory: Path, *, marker: bytes = b"memory", image_digest: str = "i"
+) -> SavedMachine:
     """Fills a directory as a template or snapshot would be, manifest last."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = memory.create(MEMORY_MIB << 20)
@@ -30,7 +32,7 @@ def make_saved(directory: Path, *, marker: bytes = b"memory") -> SavedMachine:
         disk_mib=256,
         kernel_digest="k",
         agent_digest="a",
-        image_digest="i",
+        image_digest=image_digest,
         vmm="QEMU 0",
     )
     saved.describe(machine)

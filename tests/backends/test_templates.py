@@ -13,7 +13,12 @@ from typing import Any
 import pytest
 from tests.backends.saved_machines import make_saved
 
-from crucible.backends.qemu.templates import TemplateStore, disk_usage, template_key
+from crucible.backends.qemu.templates import (
+    TemplateStore,
+    disk_usage,
+    remove_of_gone_images,
+    template_key,
+)
 from crucible.errors import BootFailed, TemplateDamaged
 
 LARGE_MIB = 1 << 20
@@ -149,6 +154,17 @@ def test_the_one_just_made_is_never_evicted(tmp_path: Path) -> None:
     for key in ("first", "second"):
         asyncio.run(store.obtain(key, counting(made)))
     assert names(tmp_path) == {"second"}
+
+
+def test_those_of_images_that_are_gone_are_removed_and_no_others(tmp_path: Path) -> None:
+    for key, image in (("a", "kept"), ("b", "gone"), ("c", "gone"), ("d", "in-use")):
+        make_saved(tmp_path / key, image_digest=image)
+    (tmp_path / ".e.making").mkdir()
+    (tmp_path / "damaged").mkdir()
+    freed = remove_of_gone_images(tmp_path, frozenset({"kept", "in-use"}))
+    assert freed > 0
+    assert names(tmp_path) == {"a", "d", ".e.making", "damaged"}
+    assert remove_of_gone_images(tmp_path / "nothing", frozenset()) == 0
 
 
 def test_every_fact_is_part_of_the_key() -> None:

@@ -29,6 +29,7 @@ from crucible.errors import (
     PathRefused,
 )
 from crucible.images import pulled
+from crucible.images.layers.growing import GrowingRoot
 from crucible.images.oci.model import PulledImage
 from crucible.images.oci.reference import parse_reference
 from crucible.images.oci.store import Store
@@ -249,14 +250,21 @@ def test_images_that_have_to_be_pulled_are_known_before(
         make(text)
 
 
-def work(manager: Manager, context: Path) -> Work:
+@pytest.fixture
+def work(manager: Manager, context: Path) -> Iterator[Work]:
     scratch = manager.config.home / "scratch"
     scratch.mkdir()
     file = parse_dockerfile(b"FROM scratch\n")
     order = Order(file=file, context=context, name=NAME)
-    return Work(
-        order=order, manager=manager, scratch=scratch, tell=lambda _: None, output=lambda _: None
-    )
+    with GrowingRoot(scratch) as growing:
+        yield Work(
+            order=order,
+            manager=manager,
+            scratch=scratch,
+            tell=lambda _: None,
+            output=lambda _: None,
+            growing=growing,
+        )
 
 
 @pytest.mark.parametrize(
@@ -269,26 +277,24 @@ def work(manager: Manager, context: Path) -> Work:
     ],
 )
 def test_a_hostile_layer_out_of_a_machine_is_refused_and_not_kept(
-    manager: Manager, context: Path, items: list[Item]
+    manager: Manager, work: Work, items: list[Item]
 ) -> None:
-    own = work(manager, context)
     store = Store(manager.config.home)
     with store.opened():
-        with own.layer_file(1 << 20) as file:
+        with work.layer_file(1 << 20) as file:
             file.write(tar_of(items))
             draft = empty_draft().with_layer(file.finish(store), epoch_s=0)
         with pytest.raises(ImageUnsafe):
-            own.judge_and_remember("k" * 64, draft)
+            work.judge_and_remember("k" * 64, draft)
         assert cache.find(store, "k" * 64) is None
 
 
-def test_a_layer_that_does_not_end_is_cut_off(manager: Manager, context: Path) -> None:
-    own = work(manager, context)
-    with own.layer_file(1000) as file:
+def test_a_layer_that_does_not_end_is_cut_off(work: Work) -> None:
+    with work.layer_file(1000) as file:
         file.write(bytes(1000))
         with pytest.raises(ImageBomb):
             file.write(b"1")
-    assert list(own.scratch.iterdir()) == []
+    assert list(work.scratch.iterdir()) == []
 
 
 def test_the_same_draft_gives_the_same_documents(tmp_path: Path) -> None:

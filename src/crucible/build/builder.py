@@ -16,6 +16,7 @@ from crucible.build.stage import StageBuild
 from crucible.build.stages import plan
 from crucible.build.work import SCRATCH, Begin, Order, Tell, Work, find_packaged
 from crucible.images.catalog import Image
+from crucible.images.layers.growing import GrowingRoot
 from crucible.images.obtaining import evict
 from crucible.images.oci.reference import parse_reference
 from crucible.images.oci.settings import load_settings
@@ -62,7 +63,13 @@ async def build(
         context = stack.enter_context(closing(Context(order.context, withheld=order.withheld)))
         scratch = stack.enter_context(scratch_directory(home, "build"))
         work = Work(
-            order=order, manager=manager, scratch=scratch, tell=tell, output=output, begin=begin
+            order=order,
+            manager=manager,
+            scratch=scratch,
+            tell=tell,
+            output=output,
+            growing=stack.enter_context(GrowingRoot(scratch)),
+            begin=begin,
         )
         work.total = planned.count
         try:

@@ -31,14 +31,22 @@ _MOST = 1000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # No name of a package begins like an option, or holds what a shell would see.
 _PACKAGE = re.compile(r"[A-Za-z0-9@][A-Za-z0-9@._+/:~^<>=!,\[\]-]{0,200}")
-_APT = (
-    "apt-get update && apt-get install -y --no-install-recommends {} && rm -rf /var/lib/apt/lists/*"
-)
+# Whatever they fetch only to install it would stay in the layer. What a distribution forbids pip to do to the system
+# that people work on is what an image is for.
 _MANAGERS = {
-    "apt": f"export DEBIAN_FRONTEND=noninteractive; {_APT}",
+    "apt": (
+        "export DEBIAN_FRONTEND=noninteractive; apt-get update"
+        " && apt-get install -y --no-install-recommends {} && apt-get clean && rm -rf /var/lib/apt/lists/*"
+    ),
     "apk": "apk add --no-cache {}",
-    "pip": "python3 -m pip install --no-cache-dir {}",
-    "npm": "npm install --global --no-audit --no-fund {}",
+    "pip": (
+        "export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1;"
+        " python3 -m pip install --no-cache-dir {}"
+    ),
+    "npm": (
+        "export npm_config_cache=/tmp/npm-cache;"
+        " npm install --global --no-audit --no-fund --no-update-notifier {} && rm -rf /tmp/npm-cache"
+    ),
 }
 KEYS = (
     "base", "packages", "env", "workdir", "files", "commands", "user", "labels", "entrypoint", "cmd", "expose",

@@ -15,6 +15,7 @@ from crucible.build.stages import Stage
 from crucible.errors import ImageMissing
 from crucible.images import pulled
 from crucible.images.catalog import Image, load_image
+from crucible.images.layers.growing import GrowingRoot
 from crucible.images.layers.limits import DEFAULT
 from crucible.images.layers.making import make_root
 from crucible.images.oci import platforms
@@ -60,6 +61,7 @@ class Work:
     scratch: Path
     tell: Tell
     output: Output
+    growing: GrowingRoot
     begin: Begin = lambda: None
     total: int = 0
     number: int = 0
@@ -141,7 +143,7 @@ class Work:
 
     def root(self, image: PulledImage) -> Image:
         self.rooted.add(image.digest)
-        return make_root(image, self.home)
+        return make_root(image, self.home, write=self.growing.write)
 
     def name_result(self, draft: Draft) -> Image:
         reference = str(self.order.name)

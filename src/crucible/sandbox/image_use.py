@@ -32,6 +32,18 @@ def image_users(home: Path) -> dict[str, tuple[str, ...]]:
     return {image: tuple(names) for image, names in users.items()}
 
 
+def digests_in_use(home: Path) -> frozenset[str]:
+    """The roots that sandboxes and snapshots were made from."""
+    if not (home / FILE_NAME).exists():
+        return frozenset()
+    records = open_records(home)
+    try:
+        digests = {record.image_digest for record in records.sandboxes()}
+        return frozenset(digests | {record.image_digest for record in records.snapshots()})
+    finally:
+        records.close()
+
+
 def images_in_use(home: Path) -> frozenset[str]:
     return frozenset(image_users(home))
 

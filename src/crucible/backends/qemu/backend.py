@@ -23,6 +23,7 @@ from crucible.errors import (
     BootFailed,
     CrucibleError,
     PrerequisiteMissing,
+    StateDamaged,
     TemplateDamaged,
     Unsupported,
 )
@@ -98,10 +99,11 @@ class QemuBackend:
                 machine = await self._boot_once(plan)
                 found = began
             else:
-                disks.clear(plan.directory)
-                template = await self.template(plan)
-                found = time.perf_counter()
-                machine = await self._foundry.restore(plan, template)
+                try:
+                    machine, found = await self._restore_template(plan)
+                except (FileNotFoundError, StateDamaged):
+                    # Removed since it was found, as its image was or to make room: one more is made.
+                    machine, found = await self._restore_template(plan)
         machine.add_stage("queue", began - queued)
         machine.add_stage("image", found - began)
         return machine
@@ -216,6 +218,13 @@ class QemuBackend:
 
     def close(self) -> None:
         self._shelf.close()
+
+    async def _restore_template(self, plan: BootPlan) -> tuple[QemuMachine, float]:
+        """The machine, and when its template was at hand."""
+        disks.clear(plan.directory)
+        template = await self.template(plan)
+        found = time.perf_counter()
+        return await self._foundry.restore(plan, template), found
 
     async def _boot_kept(self, plan: BootPlan) -> QemuMachine:
         chain = disks.close_gaps(plan.directory)

@@ -109,6 +109,23 @@ class TemplateStore:
         self._report("template", f"ready after {time.monotonic() - started:.1f} s")
 
 
+def remove_of_gone_images(root: Path, images: frozenset[str]) -> int:
+    """Removes those whose image is none of these, by digest, and tells the bytes freed.
+
+    Who is about to start from one sees that it is gone, and makes it again if the image is still there.
+    """
+    freed = 0
+    for path in root.glob("[!.]*"):
+        try:
+            found = saved.read_facts(path)
+        except TemplateDamaged:
+            continue  # whoever needs it makes it again, and says so
+        if found.image_digest not in images:
+            freed += disk_usage(path)
+            _discard(path)
+    return freed
+
+
 def template_key(facts: Mapping[str, object]) -> str:
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]

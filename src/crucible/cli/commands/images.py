@@ -99,7 +99,9 @@ def inspect(arguments: Arguments) -> int:
 
 
 def remove(arguments: Arguments) -> int:
+    from crucible.assemble import remove_templates_of_gone_images
     from crucible.cli import render
+    from crucible.config import load_config
     from crucible.errors import CrucibleError
     from crucible.sandbox import known_images
 
@@ -110,19 +112,23 @@ def remove(arguments: Arguments) -> int:
         except CrucibleError as error:
             render.show_error(error)
             status = status or error.exit_status
+    remove_templates_of_gone_images(load_config())
     return status
 
 
 def prune(arguments: Arguments) -> int:
+    from crucible.assemble import remove_templates_of_gone_images
     from crucible.cli import render
+    from crucible.config import load_config
     from crucible.images.obtaining import prune as prune_images
     from crucible.sandbox.image_use import images_in_use
 
     home = _home()
     freed = prune_images(home, lambda: images_in_use(home), everything=arguments.flag("all"))
+    of_templates = remove_templates_of_gone_images(load_config())
     for reference in freed.references:
         render.say(render.visible(_familiar(reference)))
-    render.tell(f"Freed {render.size(freed.size_bytes)}")
+    render.tell(f"Freed {render.size(freed.size_bytes + of_templates)}")
     return 0
 
 

@@ -67,8 +67,7 @@ class ContentFile:
     def compact(self, kept: Iterable[Content]) -> None:
         """Closes the gaps that files left which no layer shows any more, if they are worth it."""
         contents = sorted((c for c in kept if c.stored_bytes), key=lambda content: content.start)
-        waste = self.end - self._start - sum(content.stored_bytes for content in contents)
-        if waste < _WASTE_BYTES or waste * _WASTE_SHARE < self.end:
+        if not self.is_wasteful(contents):
             return
         self._file.flush()
         descriptor, place = self._file.fileno(), self._start
@@ -79,6 +78,11 @@ class ContentFile:
         self._file.truncate(place)
         self._file.seek(place)
         self.end = place
+
+    def is_wasteful(self, kept: Iterable[Content]) -> bool:
+        """Whether so much of it is needed by nothing that closing the gaps is worth it."""
+        waste = self.end - self._start - sum(content.stored_bytes for content in kept)
+        return waste >= _WASTE_BYTES and waste * _WASTE_SHARE >= self.end
 
 
 def _move(descriptor: int, source: int, target: int, count: int) -> None:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from crucible.errors import ImageDamaged
 from crucible.images import bundle, pulled
 from crucible.images.catalog import ROOT_FILE, Image
-from crucible.images.layers.rootfs import write_root
+from crucible.images.layers.rootfs import Made, write_root
 from crucible.images.lock import held
 from crucible.images.oci.files import locked
-from crucible.images.oci.model import PulledImage
+from crucible.images.oci.model import Layer, PulledImage
 from crucible.images.report import Report, silent
 
 _STAGE = "image"
 
 
-def make_root(image: PulledImage, home: Path, report: Report = silent) -> Image:
+class WritesRoots(Protocol):
+    """`rootfs.write_root`, or what writes the same faster."""
+
+    def __call__(
+        self, layers: Sequence[Layer], target: Path, *, stage: str, report: Report
+    ) -> Made: ...
+
+
+def make_root(
+    image: PulledImage, home: Path, report: Report = silent, *, write: WritesRoots = write_root
+) -> Image:
     """The image as a sandbox can start from it. Call it while the store is open: it needs the blobs.
 
     Safe to call at once from many processes: one makes the root, the others wait and take it.
@@ -26,7 +38,7 @@ def make_root(image: PulledImage, home: Path, report: Report = silent) -> Image:
     key = pulled.root_key(layer.diff_id for layer in image.layers)
     with held(pulled.lock_of(home, key), stage=_STAGE, report=report):
         if pulled.find_root(home, key) is None:
-            _make(image, home, key, report)
+            _make(image, home, key, report, write)
         pulled.describe(home, image, key)
         found = pulled.load(home, image.digest, image.reference)
     if found is None:
@@ -63,13 +75,13 @@ def _remove_unused(home: Path, in_use: frozenset[str]) -> int:
     return freed
 
 
-def _make(image: PulledImage, home: Path, key: str, report: Report) -> None:
+def _make(image: PulledImage, home: Path, key: str, report: Report, write: WritesRoots) -> None:
     started = time.monotonic()
     shelf = pulled.shelf_of(home, key)
     with bundle.workplace(shelf) as work:
         content = work / "root"
         content.mkdir()
-        made = write_root(image.layers, content / ROOT_FILE, stage=_STAGE, report=report)
+        made = write(image.layers, content / ROOT_FILE, stage=_STAGE, report=report)
         facts: bundle.Facts = {"layers": tuple(layer.diff_id for layer in image.layers)}
         root = bundle.publish(content, shelf, facts=facts)
     notes = [f"{root.size_bytes / 1e6:.0f} MB", f"ready after {time.monotonic() - started:.1f} s"]

@@ -42,9 +42,13 @@ def write_root(
         contents = ContentFile(file, start=SUPERBLOCK_BYTES)
         for number, layer in enumerate(layers, 1):
             report(stage, f"applying layer {number} of {len(layers)}")
-            unpacked_bytes += _apply(layer, tree, contents, limits, unpacked_bytes)
+            unpacked_bytes += apply_layer(layer, tree, contents, limits, unpacked_bytes)
         contents.compact(node.content for node in tree.nodes() if node.content is not None)
         write_filesystem(tree, file, end=contents.end)
+    return made_of(tree)
+
+
+def made_of(tree: Tree) -> Made:
     skipped = tree.skipped
     return Made(
         skipped_devices=skipped.devices,
@@ -54,7 +58,7 @@ def write_root(
     )
 
 
-def _apply(
+def apply_layer(
     layer: Layer, tree: Tree, contents: ContentFile, limits: Limits, spent_bytes: int
 ) -> int:
     """How many bytes the layer unpacked to."""
