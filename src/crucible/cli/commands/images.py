@@ -158,19 +158,30 @@ def export(arguments: Arguments) -> int:
 def push(arguments: Arguments) -> int:
     from crucible.cli import render
     from crucible.cli.layer_bars import LayerBars
+    from crucible.images.obtaining import evict
     from crucible.images.oci.push import Pushing
     from crucible.images.oci.push import push as send
-    from crucible.images.oci.reference import parse_reference
+    from crucible.images.oci.push_files import push_file
+    from crucible.images.oci.reference import RegistryReference, parse_reference, parse_source
+    from crucible.sandbox.image_use import images_in_use
     from crucible.sandbox.known_images import find_stored
 
-    name = arguments.word("NAME")
-    target = parse_reference(arguments.optional_word("TARGET") or name)
+    name, given = arguments.word("NAME"), arguments.optional_word("TARGET")
+    source = parse_source(name)
+    if given is None and not isinstance(source, RegistryReference):
+        raise BadUsage("TARGET is missing: a file says not where it is to be pushed")
+    target = parse_reference(given or name)
     store = _store()
     bars = LayerBars(f"pushing {name}")
+    how = Pushing(report=bars.note, progress=bars.layer)
     try:
-        with store.opened():
-            image = find_stored(store, name)
-            digest = send(store, image, target, Pushing(report=bars.note, progress=bars.layer))
+        if not isinstance(source, RegistryReference):
+            digest = push_file(_home(), source, target, how)
+            # It went through the store, and nothing here needs it.
+            evict(_home(), how.settings.limit_bytes, lambda: images_in_use(_home()))
+        else:
+            with store.opened():
+                digest = send(store, find_stored(store, name), target, how)
     finally:
         bars.clear()
     render.say(f"{target.familiar}@{digest}")
@@ -291,7 +302,16 @@ _SUBCOMMANDS = (
             Operand("TARGET", "the name to push it under, if another", arity="optional"),
         ),
         summary="Send an image to a registry",
-        examples=(("crucible image push app:1 localhost:5000/team/app:1", "under a new name"),),
+        notes="""\
+NAME may be oci:DIR or oci-archive:FILE as well: what lies there is sent as it is, an index with
+the images of all its platforms.""",
+        examples=(
+            ("crucible image push app:1 localhost:5000/team/app:1", "under a new name"),
+            (
+                "crucible image push oci:layout localhost:5000/team/app:1",
+                "for all platforms that a layout has",
+            ),
+        ),
     ),
 )
 

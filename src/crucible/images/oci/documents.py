@@ -73,7 +73,21 @@ class Configuration:
 
 
 def parse_document(reference: str, data: bytes, content_type: str = "") -> Manifest | Index:
-    """A manifest or an index. What could be read as either is refused: two readers might differ."""
+    """A manifest of layers that can be unpacked, or an index."""
+    document = parse_any_document(reference, data, content_type)
+    for layer in document.layers if isinstance(document, Manifest) else ():
+        if layer.media_type not in _LAYER_TYPES:
+            raise ImageUnsupported(
+                reference, f"it has a layer of the type {layer.media_type[:120]!r}"
+            )
+    return document
+
+
+def parse_any_document(reference: str, data: bytes, content_type: str = "") -> Manifest | Index:
+    """Also a manifest of something else than an image, such as what a builder tells about how it made one.
+
+    What could be read as manifest and index is refused: two readers might differ.
+    """
     if len(data) > MAX_MANIFEST_BYTES:
         raise ImageTooLarge(reference, "The manifest", len(data), MAX_MANIFEST_BYTES)
     document = _object(reference, _json(reference, data), "the manifest")
@@ -149,11 +163,6 @@ def _manifest(reference: str, document: Mapping[str, object], kind: str) -> Mani
     if len(listed) > MAX_LAYERS:
         raise ImageMalformed(reference, f"it has {len(listed)} layers, more than {MAX_LAYERS}")
     layers = tuple(_descriptor(reference, layer) for layer in listed)
-    for layer in layers:
-        if layer.media_type not in _LAYER_TYPES:
-            raise ImageUnsupported(
-                reference, f"it has a layer of the type {layer.media_type[:120]!r}"
-            )
     return Manifest(media_type=kind, config=config, layers=layers)
 
 

@@ -110,19 +110,12 @@ class _Import:
         raise self._malformed(f"its indexes are nested more than {_MAX_DEPTH} deep")
 
     def _entry(self, index: Index) -> Entry:
-        """The image meant. One image for several platforms may lie side by side under one name."""
-        wanted = self.source.tag
-        entries = [entry for entry in index.entries if not wanted or _is_called(entry.name, wanted)]
-        if not entries:
-            offered = ", ".join(sorted({entry.name for entry in index.entries if entry.name}))
-            raise ImageNotFound(wanted or "it", str(self.source.path), hint=f"It holds: {offered}")
+        entries = choose_entries(self.source, index)
         if len(entries) == 1:
             return entries[0]
-        if len({entry.name for entry in entries}) > 1:
-            raise self._ambiguous([entry.name for entry in entries])
         return platforms.choose(
             str(self.source),
-            Index(media_type=index.media_type, entries=tuple(entries)),
+            Index(media_type=index.media_type, entries=entries),
             self.how.platform,
         )
 
@@ -132,7 +125,7 @@ class _Import:
             raise ImageTooLarge(
                 str(self.source), "The manifest", descriptor.size, MAX_MANIFEST_BYTES
             )
-        data = read(self.box, _blob_path(descriptor.digest), MAX_MANIFEST_BYTES)
+        data = read(self.box, blob_path(descriptor.digest), MAX_MANIFEST_BYTES)
         if data is None or len(data) != descriptor.size:
             raise self._malformed(f"{descriptor.digest} is missing or has another size")
         if digest_of(data, descriptor.digest) != descriptor.digest:
@@ -150,10 +143,10 @@ class _Import:
         blobs = {blob.digest: blob for blob in (manifest.config, *manifest.layers)}
         self._check_total(sum(blob.size for blob in blobs.values()))
         for blob in blobs.values():
-            if self.box.size(_blob_path(blob.digest)) != blob.size:
+            if self.box.size(blob_path(blob.digest)) != blob.size:
                 raise self._malformed(f"{blob.digest} is missing or has another size")
             self.how.progress(blob.digest, 0, blob.size)
-            self.store.blobs.add_stream(self.box.chunks(_blob_path(blob.digest)), blob.digest)
+            self.store.blobs.add_stream(self.box.chunks(blob_path(blob.digest)), blob.digest)
             self.how.progress(blob.digest, blob.size, blob.size)
             if blob is manifest.config:
                 data = self.store.blobs.read(blob.digest, MAX_CONFIG_BYTES)
@@ -208,7 +201,7 @@ class _Import:
         if not found:
             raise ImageNotFound(wanted or "it", str(self.source.path))
         if len(found) > 1:
-            raise self._ambiguous([name for _, names in found for name in names])
+            raise _ambiguous(self.source, [name for _, names in found for name in names])
         return found[0]
 
     def _diff_ids(self, config: bytes) -> tuple[str, ...]:
@@ -264,15 +257,28 @@ class _Import:
             return tuple(found)
         return (_name_for(self.source.path, told[0] if told else self.source.tag),)
 
-    def _ambiguous(self, names: list[str]) -> BadReference:
-        listed = ", ".join(sorted({name for name in names if name})) or "none has a name"
-        return BadReference(str(self.source), f"there are several images in it ({listed[:200]})")
-
     def _malformed(self, why: str) -> ImageMalformed:
         return ImageMalformed(str(self.source), why)
 
 
-def _blob_path(digest: str) -> str:
+def choose_entries(source: LocalReference, index: Index) -> tuple[Entry, ...]:
+    """The image meant. One image for several platforms may lie side by side under one name."""
+    wanted = source.tag
+    entries = [entry for entry in index.entries if not wanted or _is_called(entry.name, wanted)]
+    if not entries:
+        offered = ", ".join(sorted({entry.name for entry in index.entries if entry.name}))
+        raise ImageNotFound(wanted or "it", str(source.path), hint=f"It holds: {offered}")
+    if len({entry.name for entry in entries}) > 1:
+        raise _ambiguous(source, [entry.name for entry in entries])
+    return tuple(entries)
+
+
+def _ambiguous(source: LocalReference, names: list[str]) -> BadReference:
+    listed = ", ".join(sorted({name for name in names if name})) or "none has a name"
+    return BadReference(str(source), f"there are several images in it ({listed[:200]})")
+
+
+def blob_path(digest: str) -> str:
     return f"blobs/{digest.replace(':', '/')}"
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
@@ -43,21 +44,30 @@ class Pushing:
 
 def push(store: Store, image: PulledImage, target: RegistryReference, how: Pushing) -> str:
     """Puts the image there under the target's tag; gives its digest. Hold the store open."""
-    if target.digest or not target.tag:
-        raise ImageUnsupported(str(target), "an image is pushed under a tag, not under a digest")
-    store.verify(image)
-    place = Place(host=target.registry, repository=target.repository)
-    with connect(place, target, how.settings, how.environment, how.pause) as connected:
+    with uploading(store, target, how) as upload:
+        store.verify(image)
         manifest = store.manifest(image.reference, image.digest)
-        upload = _Upload(store=store, connected=connected, target=target, how=how)
         upload.send_all((manifest.config, *manifest.layers))
         how.report("image", f"writing the manifest of {target.familiar}")
-        upload.put_manifest(store.blobs.read(image.digest, MAX_MANIFEST_BYTES), manifest.media_type)
+        data = store.blobs.read(image.digest, MAX_MANIFEST_BYTES)
+        upload.put_manifest(data, manifest.media_type, target.tag)
     return image.digest
 
 
+@contextmanager
+def uploading(store: Store, target: RegistryReference, how: Pushing) -> Iterator[Upload]:
+    """A way to the target's repository."""
+    if target.digest or not target.tag:
+        raise ImageUnsupported(str(target), "an image is pushed under a tag, not under a digest")
+    place = Place(host=target.registry, repository=target.repository)
+    with connect(place, target, how.settings, how.environment, how.pause) as connected:
+        yield Upload(store=store, connected=connected, target=target, how=how)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Upload:
+class Upload:
+    """Sends blobs of the store, and the documents that name them, into one repository."""
+
     store: Store
     connected: Connected
     target: RegistryReference
@@ -78,8 +88,9 @@ class _Upload:
                     future.cancel()
                 raise
 
-    def put_manifest(self, data: bytes, media_type: str) -> None:
-        path = f"/v2/{self.target.repository}/manifests/{self.target.tag}"
+    def put_manifest(self, data: bytes, media_type: str, name: str) -> None:
+        """`name` is a tag or the document's digest. What it names must be there already."""
+        path = f"/v2/{self.target.repository}/manifests/{name}"
         with self._ask("PUT", path, headers={"Content-Type": media_type}, body=data) as response:
             if response.status not in (200, 201, 202):
                 raise self._refused(response, "the manifest")
