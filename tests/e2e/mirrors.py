@@ -1,8 +1,13 @@
-"""Package repositories of the tests' own, as files for any web server: of apt and of pip."""
+"""Package repositories of the tests' own, as files for any web server: of apt, pip and npm."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
+import json
 import subprocess
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,3 +77,28 @@ def make_pip_index(site: Path) -> None:
         with zipfile.ZipFile(project / f"tiny-{version}-py3-none-any.whl", "w") as wheel:
             for name, content in files.items():
                 wheel.writestr(name, content)
+
+
+def make_npm_registry(site: Path, address: str) -> None:
+    """A document for each package, which says where its archive lies; `wee` has a program of that name."""
+    about = {"name": "wee", "version": "1.0.0", "bin": {"wee": "wee.js"}}
+    files = {
+        "package/package.json": json.dumps(about),
+        "package/wee.js": "#!/usr/bin/env node\nconsole.log('by npm')\n",
+    }
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o755
+            tar.addfile(info, io.BytesIO(content.encode()))
+    data = packed.getvalue()
+    (site / "wee-1.0.0.tgz").write_bytes(data)
+    integrity = base64.b64encode(hashlib.sha512(data).digest()).decode()
+    dist = {"tarball": f"{address}/wee-1.0.0.tgz", "integrity": f"sha512-{integrity}"}
+    document = {
+        "name": "wee",
+        "dist-tags": {"latest": "1.0.0"},
+        "versions": {"1.0.0": {**about, "dist": dist}},
+    }
+    (site / "wee").write_text(json.dumps(document))
