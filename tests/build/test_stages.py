@@ -65,3 +65,15 @@ def test_targets_and_arguments_that_are_not_there_are_refused_with_a_suggestion(
     with pytest.raises(BadSetting) as refusal:
         planned(THREE, VERSOIN="2")
     assert refusal.value.hint == "Did you mean `VERSION`?"
+
+
+def test_a_stage_or_argument_that_is_not_there_is_told_those_that_are() -> None:
+    with pytest.raises(BadSetting, match="no stage 'zzz'") as unknown:
+        planned(THREE, "zzz")
+    assert unknown.value.hint == "One of: one, two"
+    with pytest.raises(BadSetting, match="no ARG 'OTHER'") as unknown:
+        planned(THREE, OTHER="1")
+    assert unknown.value.hint == "One of: VERSION"
+    with pytest.raises(BadSetting) as unknown:
+        planned("FROM base\n", "zzz")
+    assert unknown.value.hint == "None has a name"

@@ -169,6 +169,14 @@ CMD ["/bin/cat", "/greeting", "/src/word"]
     finally:
         crucible("rm", "--force", "dev")
 
+    file = tmp_path / ".devcontainer" / "Dockerfile"
+    whole = file.read_text()
+    file.write_text(whole.replace("CMD", 'RUN ["/bin/busybox", "sh", "-c", "exit 7"]\nCMD'))
+    failed = crucible("run", *small, cwd=tmp_path, timeout=600)
+    assert failed.returncode == 125
+    assert b"failed with status 7 (image-not-built)" in failed.stderr
+    file.write_text(whole)
+
     detected = crucible("detect", "--json", cwd=tmp_path)
     chosen = json.loads(detected.stdout)
     assert chosen["step"] == "named"

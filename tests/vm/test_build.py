@@ -239,3 +239,22 @@ def test_the_base_image_can_be_built_upon_by_a_recipe(
 
 def leftovers(home: Path) -> list[str]:
     return [path.name for part in ("sandboxes", "scratch") for path in (home / part).glob("*")]
+
+
+@pytest.mark.parametrize("words", [("push", "base", "localhost:1/base:1"), ("export", "base", "x")])
+def test_an_image_that_was_made_of_packages_is_not_sent_but_built_from(
+    command_line: CommandLine, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    refused = command_line("image", *words, cwd=tmp_path)
+    assert refused.returncode == 126
+    assert b"was made of packages here and has no layers (image-unsupported)" in refused.stderr
+    assert b"`FROM base`" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_base_that_is_not_here_is_named_with_those_that_are(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM far.example/x:1\n")
+    refused = command_line("image", "build", tmp_path)
+    assert b"`crucible image pull far.example/x:1`; here are: base" in refused.stderr

@@ -58,7 +58,7 @@ def plan(file: BuildFile, *, given: Mapping[str, str], target: str = "") -> Plan
         if name not in declared:
             raise BadSetting(
                 f"{file.origin} has no ARG {name[:80]!r}",
-                hint=suggestion(name, dict.fromkeys(declared), "It declares none"),
+                hint=suggestion(name, dict.fromkeys(declared)) if declared else "It declares none",
             )
     arguments = _global_arguments(file, given)
     stages = _cut(file, arguments)
@@ -118,7 +118,8 @@ def _target(stages: Sequence[Stage], target: str, origin: str) -> int:
             return stage.number
     names = [stage.name for stage in stages if stage.name]
     raise BadSetting(
-        f"{origin} has no stage {target[:80]!r}", hint=suggestion(target, names, "None has a name")
+        f"{origin} has no stage {target[:80]!r}",
+        hint=suggestion(target, names) if names else "None has a name",
     )
 
 

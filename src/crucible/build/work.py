@@ -14,7 +14,7 @@ from crucible.build.running import Output, read_image
 from crucible.build.stages import Stage
 from crucible.errors import ImageMissing
 from crucible.images import pulled
-from crucible.images.catalog import Image, load_image
+from crucible.images.catalog import Image, list_images, load_image
 from crucible.images.layers.growing import GrowingRoot
 from crucible.images.layers.limits import DEFAULT
 from crucible.images.layers.making import make_root
@@ -97,7 +97,8 @@ class Work:
         reference = str(parse_reference(name))
         stored = self.store.find(reference)
         if stored is None:
-            raise ImageMissing(name, ())
+            here = tuple(image.name for image in list_images(self.home))
+            raise ImageMissing(name, here)
         return draft_of(stored)
 
     async def _packaged(self, image: Image) -> Draft:

@@ -16,7 +16,7 @@ from crucible.build.recipe import parse_recipe
 from crucible.build.work import Order
 from crucible.cli import render
 from crucible.config import Config, load_config
-from crucible.errors import CrucibleError, PathRefused
+from crucible.errors import BuildStepFailed, CrucibleError, ImageNotBuilt, PathRefused
 from crucible.images.oci.reference import parse_reference
 from crucible.sandbox.spec import DEFAULT_RUN_TIMEOUT_S, SandboxSpec
 
@@ -76,6 +76,9 @@ def make_for_project(asked: Asked) -> None:
     talk = Talk(_introduction(path, asked, arguments.keys() - declared))
     try:
         make(order, talk)
+    except BuildStepFailed as error:
+        # Its status would pass for that of the command that was to be run.
+        raise ImageNotBuilt(asked.image.origin, error.message) from None
     except CrucibleError:
         talk.begin()
         raise

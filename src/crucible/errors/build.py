@@ -24,3 +24,15 @@ class BuildStepFailed(CrucibleError):
         shown = step if len(step) <= 80 else step[:77] + "..."
         super().__init__(f"The step `{shown}` failed with status {status}", hint=hint)
         self.exit_status = status
+
+
+class ImageNotBuilt(CrucibleError):
+    """The image that a project wants could not be built. The status is ours, as no command was run."""
+
+    code = "image-not-built"
+
+    def __init__(self, origin: str, why: str) -> None:
+        super().__init__(
+            f"The image that {origin} wants was not built: {why}",
+            hint="--image names another image; --no-devcontainer leaves the file aside",
+        )

@@ -12,7 +12,7 @@ class ImageError(CrucibleError):
 
 
 class ImageMissing(Refused):
-    """`available` are those built here. Any other name may be one that a registry knows."""
+    """`available` are those that are here. Any other name may be one that a registry knows."""
 
     code = "image-missing"
 
@@ -21,9 +21,7 @@ class ImageMissing(Refused):
         if not available:
             hint = "Build the base image with `crucible setup`"
         else:
-            hint = (
-                f"Fetch it with `crucible image pull {shown}`; built here: {', '.join(available)}"
-            )
+            hint = f"Fetch it with `crucible image pull {shown}`; here are: {', '.join(available)}"
         super().__init__(f"Image {shown!r} was not found", hint=hint)
 
 

@@ -142,6 +142,7 @@ def export(arguments: Arguments) -> int:
     from crucible.sandbox.known_images import find_stored
 
     name, target = arguments.word("NAME"), Path(arguments.word("FILE")).absolute()
+    _refuse_builtin(name)
     store = _store()
     progress = ProgressLine(f"exporting {name}")
     try:
@@ -167,6 +168,7 @@ def push(arguments: Arguments) -> int:
     from crucible.sandbox.known_images import find_stored
 
     name, given = arguments.word("NAME"), arguments.optional_word("TARGET")
+    _refuse_builtin(name)
     source = parse_source(name)
     if given is None and not isinstance(source, RegistryReference):
         raise BadUsage("TARGET is missing: a file says not where it is to be pushed")
@@ -186,6 +188,19 @@ def push(arguments: Arguments) -> int:
         bars.clear()
     render.say(f"{target.familiar}@{digest}")
     return 0
+
+
+def _refuse_builtin(name: str) -> None:
+    """One that was made of packages has no layers to send anywhere."""
+    from crucible.errors import ImageUnsupported
+    from crucible.sandbox.known_images import is_builtin
+
+    if is_builtin(_home(), name):
+        raise ImageUnsupported(
+            name,
+            "it was made of packages here and has no layers",
+            hint=f"Build one from it: a Dockerfile with `FROM {name}`, and `crucible image build`",
+        )
 
 
 def _familiar(reference: str) -> str:
