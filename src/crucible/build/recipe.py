@@ -31,11 +31,16 @@ _MOST = 1000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # No name of a package begins like an option, or holds what a shell would see.
 _PACKAGE = re.compile(r"[A-Za-z0-9@][A-Za-z0-9@._+/:~^<>=!,\[\]-]{0,200}")
+# Otherwise it would say that there is no such package.
+_HAS_SOURCES = (
+    "find /etc/apt/sources.list /etc/apt/sources.list.d -type f -size +0 2> /dev/null | grep -q . || {{"
+    " echo 'This image has no package sources: COPY an /etc/apt/sources.list into one made from it' >&2; exit 100; }}"
+)
 # Whatever they fetch only to install it would stay in the layer. What a distribution forbids pip to do to the system
 # that people work on is what an image is for.
 _MANAGERS = {
     "apt": (
-        "export DEBIAN_FRONTEND=noninteractive; apt-get update"
+        f"{_HAS_SOURCES}; export DEBIAN_FRONTEND=noninteractive; apt-get update"
         " && apt-get install -y --no-install-recommends {} && apt-get clean && rm -rf /var/lib/apt/lists/*"
     ),
     "apk": "apk add --no-cache {}",
@@ -44,7 +49,7 @@ _MANAGERS = {
         " python3 -m pip install --no-cache-dir {}"
     ),
     "npm": (
-        "export npm_config_cache=/tmp/npm-cache;"
+        "export npm_config_cache=/tmp/npm-cache NODE_DISABLE_COMPILE_CACHE=1;"
         " npm install --global --no-audit --no-fund --no-update-notifier {} && rm -rf /tmp/npm-cache"
     ),
 }
@@ -112,8 +117,9 @@ class _Recipe:
                 if not _PACKAGE.fullmatch(name):
                     raise self._bad(f"{name[:80]!r} in packages.{manager} is no name of a package")
             if names:
-                text = command.format(join(names))
-                yield Run(line=_LINE, argv=(*SHELL, text), text=text, user="0")
+                script = command.format(join(names))
+                text = f"{manager} install {join(names)}"
+                yield Run(line=_LINE, argv=(*SHELL, script), text=text, user="0")
 
     def _ports(self) -> tuple[str, ...]:
         values = self._fields.get("expose", [])
