@@ -61,13 +61,15 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def serving(home: Path, **options: object) -> AsyncIterator[Server]:
+async def serving(
+    home: Path, *, journal: Journal | None = None, **options: object
+) -> AsyncIterator[Server]:
     config = Config(home=home, pulls_images=False)
     manager = assemble.manager(config)
     service = Service(manager)
     store = Store(home)
     address = Address(port=0, **{"requests_per_second": 0, **options})  # type: ignore[arg-type]
-    doors = http_doors(service, store, address, journal=Journal(None))
+    doors = http_doors(service, store, address, journal=journal or Journal(None))
     await doors.open()
     try:
         yield Server(doors)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+
 import httpx
+import pytest
 from tests.server.conftest import Server
 
+from crucible.server import listening
 from crucible.server.tokens import Scope
 
 
@@ -28,3 +33,22 @@ async def test_a_token_may_do_what_its_scope_says(bare: Server) -> None:
         assert (await client.get("/api/v1/sandboxes")).status_code == 200
         answer = await client.post("/api/v1/sandboxes", json={})
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+async def test_another_user_is_hung_up_on_at_our_socket(
+    bare: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bare.home / listening.SOCKET_NAME
+    assert path.stat().st_mode & 0o777 == 0o600
+    # What the kernel tells of the other end, as if another had come past the modes of file and directory.
+    monkeypatch.setattr(listening, "_peer_uid", lambda sock: os.getuid() + 1)
+    async with bare.local() as client:
+        with pytest.raises(httpx.TransportError):
+            await client.get("/health")
+
+
+async def test_whose_socket_it_is_the_kernel_tells(bare: Server) -> None:
+    _, writer = await asyncio.open_unix_connection(str(bare.home / listening.SOCKET_NAME))
+    assert listening._peer_uid(writer.get_extra_info("socket")) == os.getuid()
+    writer.close()
+    await writer.wait_closed()

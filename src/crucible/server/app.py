@@ -11,6 +11,7 @@ from crucible.server import problems
 from crucible.server.domain import Domain
 from crucible.server.models.base import Problem
 from crucible.server.routes import (
+    PREFIX,
     commands,
     figures,
     files,
@@ -28,9 +29,9 @@ from crucible.server.routes import (
 )
 from crucible.server.wire import Wire
 
-PREFIX = "/api/v1"
-_MODULES = (
-    runs, sandboxes, commands, terminals, files, state, network, figures, images, volumes, tokens, system,
+MODULES = (
+    health, metrics, runs, sandboxes, commands, terminals, files, state, network, figures, images, volumes,
+    tokens, system,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 
@@ -48,8 +49,21 @@ def openapi_document() -> dict[str, Any]:
     return _own_app().openapi()
 
 
+class _App(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """With the two ways to send a token, which the gate takes before any route is known."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            document["components"]["securitySchemes"] = {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            }
+            document["security"] = [{"bearer": []}, {"key": []}]
+        return self.openapi_schema or document
+
+
 def _own_app() -> FastAPI:
-    app = FastAPI(
+    app = _App(
         title="Crucible",
         version=version("crucible"),
         description=_DESCRIPTION,
@@ -60,10 +74,8 @@ def _own_app() -> FastAPI:
         responses=_problems(),
         redirect_slashes=False,
     )
-    app.include_router(health.router)
-    app.include_router(metrics.router)
-    for module in _MODULES:
-        app.include_router(module.router, prefix=PREFIX)
+    for module in MODULES:
+        app.include_router(module.router)
     problems.install(app)
     return app
 

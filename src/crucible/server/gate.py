@@ -140,7 +140,7 @@ class _Passage:
 
     async def send(self, message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            self.status = message["status"]
+            self.status = self._scope["state"]["status"] = message["status"]
             headers = MutableHeaders(scope=message)
             headers["X-Request-ID"] = self._request_id
             headers["X-Content-Type-Options"] = "nosniff"

@@ -11,18 +11,27 @@ from typing import TextIO
 
 from starlette.types import Scope
 
+from crucible.server.tracing import Tracing
+
 BOUNDS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Journal:
-    def __init__(self, output: TextIO | None = sys.stderr) -> None:
+    def __init__(
+        self, output: TextIO | None = sys.stderr, *, tracing: Tracing | None = None
+    ) -> None:
         self._output = output
+        self._tracing = tracing
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.durations: Counter[float] = Counter()
         self.duration_sum = 0.0
 
     def span(self, scope: Scope, request_id: str) -> AbstractContextManager[object]:
-        return nullcontext()
+        return nullcontext() if self._tracing is None else self._tracing.span(scope, request_id)
+
+    def close(self) -> None:
+        if self._tracing is not None:
+            self._tracing.close()
 
     def note(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope.get("method", "WEBSOCKET")

@@ -21,6 +21,7 @@ from crucible.server.app import build_app, own_wire
 from crucible.server.domain import Domain
 from crucible.server.gate import Gate, Rules
 from crucible.server.journal import Journal
+from crucible.server.tracing import load_tracing
 from crucible.server.wire import Wire
 from crucible.values import dataclass
 
@@ -68,7 +69,7 @@ class HttpDoors:
         self.app = build_app(domain)
         self.url = ""
         self._wires = (*wires, own_wire(self.app))
-        self._journal = journal or Journal()
+        self._journal = journal or Journal(tracing=load_tracing())
         self.app.state.journal = self._journal
         self._address = address
         self._listeners: list[_Listener] = []
@@ -94,6 +95,7 @@ class HttpDoors:
         (self.domain.manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
         await asyncio.gather(*(listener.drain() for listener in self._listeners))
         self._listeners.clear()
+        await asyncio.to_thread(self._journal.close)
 
     async def _serve(self, sock: socket.socket, rules: Rules) -> None:
         gate = Gate(self.app, self.domain, self._wires, self._journal, rules)

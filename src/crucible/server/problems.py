@@ -55,19 +55,23 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.RegistryDenied, 502),
     (errors.Unsupported, 501),
     (errors.Refused, 422),
+    (errors.BuildStepFailed, 422),
     (errors.RegistryBusy, 503),
     (errors.ImageError, 502),
     (errors.HostDiskFull, 507),
     (errors.SetupError, 503),
     (errors.SandboxError, 502),
 )
+# Of rooms that this one does not know.
+_CODE_STATUSES = {"snapshot-damaged": 422}
 _GUEST_STATUSES = {"not-found": 404, "exists": 409, "permission": 403}
 
 
 def status_of(error: CrucibleError) -> int:
     if isinstance(error, errors.GuestRefused):
         return _GUEST_STATUSES.get(error.guest_code, 422)
-    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    usual = _CODE_STATUSES.get(error.code, 500)
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), usual)
 
 
 def fields_of(error: CrucibleError, request_id: str) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from crucible.server.wires.table import all_wires
 
 def run_with_doors(config: Config, address: Address | None) -> bool:
     """Until it is told to leave; False, at once, if another owner is there. Without an address there is no TCP."""
-    store = Store(config.home)
-    try:
-        return run_owner(config, lambda service: _Announced(http_doors(service, store, address)))
-    finally:
-        store.close()
+    return run_owner(
+        config,
+        lambda service: _Announced(http_doors(service, Store(config.home), address)),
+    )
 
 
 def http_doors(
@@ -52,3 +51,4 @@ class _Announced:
 
     async def drain(self) -> None:
         await self._doors.drain()
+        self._doors.domain.store.close()

@@ -6,7 +6,6 @@ from crucible.cli.grammar import Arguments, Command, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from crucible.config import Config
     from crucible.server.listening import Address
 
 _LARGEST_PORT = 65535
@@ -16,13 +15,9 @@ _LARGEST_RATE = 1_000_000
 def serve(arguments: Arguments) -> int:
     from crucible.config import load_config
     from crucible.errors import DoorOpen
-
-    config = load_config()
-    address = _address(arguments)
-    _replace_owner(config)
     from crucible.server.serving import run_with_doors
 
-    if not run_with_doors(config, address):
+    if not run_with_doors(load_config(), _address(arguments)):
         raise DoorOpen
     return 0
 
@@ -50,22 +45,6 @@ def _whole(arguments: Arguments, option: str, usual: int, most: int) -> int:
             f"{text!r} is no value for --{option}", hint=f"Give a whole number up to {most}"
         )
     return int(text)
-
-
-def _replace_owner(config: Config) -> None:
-    """An owner without doors leaves, and what it holds is taken over; one with doors stays."""
-    from crucible.client.connection import Owner
-    from crucible.client.exchange import Unseen, ask
-    from crucible.errors import DoorOpen
-
-    owner = Owner(config.home)
-    for verb in ("ping", "shutdown"):
-        connection = owner.connect_if_running()
-        if connection is None:
-            return
-        told = ask(lambda found=connection: found, {"verb": verb}, progress=Unseen())  # type: ignore[misc]
-        if told.get("has_doors"):
-            raise DoorOpen
 
 
 COMMANDS = (

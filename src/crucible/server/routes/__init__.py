@@ -1,1 +1,3 @@
 """What is under `/api/v1`, one module for each noun."""
+
+PREFIX = "/api/v1"

@@ -29,9 +29,10 @@ from crucible.server.models.commands import (
 )
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.routes import PREFIX
 from crucible.server.streaming import EventStream, parse_number, while_connected
 
-router = APIRouter(tags=["commands"], route_class=OnceRoute)
+router = APIRouter(prefix=PREFIX, tags=["commands"], route_class=OnceRoute)
 
 
 class Signal(Asked):

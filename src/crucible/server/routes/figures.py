@@ -20,8 +20,9 @@ from crucible.server.bytestreams import bytes_out, streamed
 from crucible.server.changes import find_changes, patch_of
 from crucible.server.domain import Domain
 from crucible.server.models.base import Name, Told
+from crucible.server.routes import PREFIX
 
-router = APIRouter(tags=["figures"])
+router = APIRouter(prefix=PREFIX, tags=["figures"])
 
 Source = Annotated[
     Literal["output", "console", "network"],

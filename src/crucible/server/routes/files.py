@@ -22,8 +22,9 @@ from crucible.server.models.files import (
     Written,
     guest_path,
 )
+from crucible.server.routes import PREFIX
 
-router = APIRouter(tags=["files"])
+router = APIRouter(prefix=PREFIX, tags=["files"])
 
 InGuest = Annotated[
     str, Query(min_length=1, max_length=LONGEST_PATH, description="Absolute, in the sandbox")

@@ -22,9 +22,10 @@ from crucible.server.auth import MAY_ADMINISTER, MAY_READ, TheDomain
 from crucible.server.domain import Domain
 from crucible.server.models.base import Asked, Page, Told
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.routes import PREFIX
 from crucible.server.streaming import while_connected
 
-router = APIRouter(tags=["images"])
+router = APIRouter(prefix=PREFIX, tags=["images"])
 
 
 class Pull(Asked):

@@ -12,8 +12,9 @@ from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.service.network import NetworkChange
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.models.base import Asked, Name, Texts, Told
+from crucible.server.routes import PREFIX
 
-router = APIRouter(tags=["network"])
+router = APIRouter(prefix=PREFIX, tags=["network"])
 
 
 class Change(Asked):

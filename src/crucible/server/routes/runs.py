@@ -20,10 +20,11 @@ from crucible.server.models.commands import CommandBase, Result, Run, RunStream
 from crucible.server.models.sandboxes import Settings
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.problems import fields_of
+from crucible.server.routes import PREFIX
 from crucible.server.routes.commands import EVENTS
 from crucible.server.streaming import EventStream, event, while_connected
 
-router = APIRouter(tags=["run"], route_class=OnceRoute)
+router = APIRouter(prefix=PREFIX, tags=["run"], route_class=OnceRoute)
 
 
 @router.post("/run", dependencies=[MAY_RUN, IDEMPOTENT], operation_id="run")

@@ -12,9 +12,10 @@ from crucible.server.models.base import Name, Page
 from crucible.server.models.sandboxes import NewSandbox, Sandbox
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.routes import PREFIX
 from crucible.server.tokens import forget_sandbox
 
-router = APIRouter(tags=["sandboxes"], route_class=OnceRoute)
+router = APIRouter(prefix=PREFIX, tags=["sandboxes"], route_class=OnceRoute)
 
 Grace = Annotated[float, Query(ge=0, le=3600)]
 

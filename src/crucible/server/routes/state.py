@@ -20,8 +20,9 @@ from crucible.server.models.sandboxes import Sandbox
 from crucible.server.models.state import Fork, NewSnapshot, Restore, Snapshot
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.routes import PREFIX
 
-router = APIRouter(tags=["live state"], route_class=OnceRoute)
+router = APIRouter(prefix=PREFIX, tags=["live state"], route_class=OnceRoute)
 
 OCTETS = "application/octet-stream"
 _CHUNK = 1 << 20

@@ -27,10 +27,11 @@ from crucible.server.domain import Domain
 from crucible.server.gate import MOST_BODY_BYTES
 from crucible.server.models.base import Told
 from crucible.server.paging import LARGEST_PAGE
+from crucible.server.routes import PREFIX
 from crucible.server.routes.commands import EVENTS
 from crucible.server.streaming import EventStream, event
 
-router = APIRouter(tags=["system"])
+router = APIRouter(prefix=PREFIX, tags=["system"])
 
 _LOOK_EVERY_S = 0.5
 _LARGEST = (1 << 62) - 1

@@ -15,9 +15,10 @@ from crucible.server.auth import MAY_RUN, TheDomain
 from crucible.server.models.base import Asked, Name
 from crucible.server.models.commands import CommandFacts, Ending, NewCommand, Side
 from crucible.server.problems import fields_of
+from crucible.server.routes import PREFIX
 from crucible.server.routes.commands import find_running, start_command
 
-router = APIRouter(tags=["terminals"])
+router = APIRouter(prefix=PREFIX, tags=["terminals"])
 
 FIRST_S = 30.0
 LARGEST_MESSAGE = 1 << 20

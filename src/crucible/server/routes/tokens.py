@@ -11,6 +11,7 @@ from crucible.errors import Forbidden
 from crucible.server.auth import MAY_ADMINISTER, MAY_RUN, TheCaller, TheDomain
 from crucible.server.models.base import Asked, Name, Page, Told
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.routes import PREFIX
 from crucible.server.tokens import (
     LONGEST_NAME,
     Scope,
@@ -20,7 +21,7 @@ from crucible.server.tokens import (
     revoke_token,
 )
 
-router = APIRouter(tags=["tokens"])
+router = APIRouter(prefix=PREFIX, tags=["tokens"])
 
 LONGEST_LIFE_S = 10 * 365 * 86400.0
 

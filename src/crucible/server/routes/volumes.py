@@ -15,8 +15,9 @@ from crucible.server.domain import Domain
 from crucible.server.models.base import Asked, Name, Page, Told
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.routes import PREFIX
 
-router = APIRouter(tags=["volumes"], route_class=OnceRoute)
+router = APIRouter(prefix=PREFIX, tags=["volumes"], route_class=OnceRoute)
 
 TAR = "application/x-tar"
 
