@@ -89,3 +89,42 @@ def _use_for_long(crucible: CommandLine, app: str, directory: Path) -> None:
     crucible.ok("rm", "--force", "box", "twin-1", "again")
     crucible.ok("snapshot", "remove", "moment")
     assert image_users(crucible.home) == {}
+
+
+def test_labels_narrow_a_sandbox_and_ask_for_more(
+    crucible: CommandLine, module_home: Path, tmp_path: Path
+) -> None:
+    labels = (
+        ("dev.crucible.pids", "40"),
+        ("dev.crucible.deny", "*.example.org"),
+        ("dev.crucible.idle-timeout", "1h"),
+        ("dev.crucible.cpus", "2"),
+        ("dev.crucible.allow", "10.0.0.0/8"),
+        ("dev.crucible.secret", "TOKEN:evil.example"),
+    )
+    image = make_app(module_home, "labelled:1", labels=labels, user="0")
+    # A file and an option go before a label.
+    (tmp_path / "crucible.toml").write_text("[resources]\nidle_timeout = '2h'\n")
+    words = ("--image", image, "--deny", "example.com")
+    done = crucible("create", "narrow", *words, cwd=tmp_path)
+    try:
+        assert done.returncode == 0, done
+        spec = json.loads(crucible.ok("inspect", "--json", "narrow"))["spec"]
+        assert (spec["processes"], spec["idle_timeout_s"], spec["cpus"]) == (40, 7200.0, 1)
+        assert (spec["deny"], spec["allow"], spec["secrets"]) == (["example.com"], [], [])
+        assert b"Labels of image labelled:1: --pids 40\n" in done.stderr
+        assert b"labelled:1 asks for --cpus 2; " in done.stderr
+        assert b"dev.crucible.secret: no such setting" in done.stderr
+        shown = crucible("config", "show", "--json", *words, cwd=tmp_path)
+        told = json.loads(shown.stdout)
+        assert told["processes"] == {
+            "value": 40,
+            "origin": f"label dev.crucible.pids of {image}",
+        }
+        assert told["idle_timeout_s"]["origin"].endswith("idle_timeout")
+        assert told["cpus"] == {"value": 1, "origin": "default"}
+        assert b"asks for --cpus 2" in shown.stderr
+        taken = ("run", "--image", image, "--accept-labels", "--entrypoint", "", "--")
+        assert crucible.ok(*taken, "grep", "-c", "^processor", "/proc/cpuinfo") == "2\n"
+    finally:
+        crucible("rm", "--force", "narrow")

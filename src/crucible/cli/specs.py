@@ -111,6 +111,7 @@ OPTIONS = (
     Option("ttl", "remove it when it is so old, running or not", metavar="TIME"),
     Option("read-only", "let it write nothing but scratch files in memory"),
     Option("drop-capabilities", "take the powers of root away inside"),
+    Option("accept-labels", "give it what the labels of its image ask for; it is told"),
     Option(
         "backend",
         "what boots the machine (default: auto, the strongest that works)",
@@ -142,15 +143,18 @@ class Asked:
 
     `fallback` is the image that serves where a guessed one cannot be had. `source` is the directory that becomes the
     workspace; `told` is what a person should know before it starts. `build` is of what the image is to be built.
+    `settled` are the fields that somebody has set; of the others the image's labels may say something.
     """
 
     __slots__ = (
+        "accepts_labels",
         "build",
         "fallback",
         "image",
         "image_is_guessed",
         "name",
         "secrets",
+        "settled",
         "source",
         "spec",
         "told",
@@ -175,6 +179,18 @@ class Asked:
         self.build: dict[str, Any] | None = None
         self.source = source
         self.told = told
+        self.settled: list[str] = []
+        self.accepts_labels = False
+
+    def request(self) -> dict[str, Any]:
+        """What every request for a new sandbox has."""
+        return {
+            "spec": self.spec,
+            "fallback_image": self.fallback,
+            "secrets": self.secrets,
+            "settled": self.settled,
+            "accept_labels": self.accepts_labels,
+        }
 
 
 def asked(arguments: Arguments, command: list[str]) -> Asked:
@@ -206,10 +222,22 @@ def asked(arguments: Arguments, command: list[str]) -> Asked:
     checked = {**fields, "memory_mib": spec.memory_mib}
     found = Asked(checked, name=name, image=image, secrets=secrets, source=source, told=told)
     found.build = build
+    found.settled = settled_by(settings)
+    found.accepts_labels = arguments.flag("accept-labels")
     if "image" not in settings:
         found.image_is_guessed = True
         found.fallback = fallback_of(image.value)
     return found
+
+
+def settled_by(settings: dict[str, Setting]) -> list[str]:
+    """The fields that somebody has set. What a profile sets counts as set by whoever chose the profile."""
+    is_chosen = settings["profile"].origin != "default"
+    return [
+        target
+        for target, setting in settings.items()
+        if setting.origin != "default" and (is_chosen or not setting.origin.startswith("profile "))
+    ]
 
 
 def _secrets(fields: dict[str, Any]) -> list[dict[str, str]]:

@@ -130,6 +130,7 @@ def inspect_stored(home: Path, store: Store, image: PulledImage) -> dict[str, An
         "user": config.user,
         "workdir": config.workdir,
         "labels": dict(config.labels),
+        "wants": _wanted(config.labels),
         "exposed_ports": list(config.exposed_ports),
         "volumes": list(config.volumes),
         "stop_signal": config.stop_signal,
@@ -170,3 +171,17 @@ def remove(home: Path, name: str) -> None:
     if users := image_users(home).get(full_name(reference)):
         raise ImageInUse(name, ", ".join(users))
     obtaining.remove(home, reference, lambda: images_in_use(home))
+
+
+def _wanted(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """What labels of ours say, as the options that say the same; or why one says nothing."""
+    from crucible.sandbox.labels import read_labels
+
+    wishes, unused = read_labels(labels)
+    said: dict[str, str] = {}
+    for wish in wishes:
+        said[wish.label] = f"{said.get(wish.label, '')} {wish.said}".strip()
+    for text in unused:
+        label, _, why = text.partition(": ")
+        said[label] = f"not used: {why}"
+    return said

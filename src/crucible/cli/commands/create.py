@@ -19,12 +19,10 @@ def create(arguments: Arguments) -> int:
         raise BadUsage("NAME is missing", hint=f"Usage: {arguments.command.usage}")
     request = {
         "name": check_name(name),
-        "spec": asked.spec,
-        "secrets": asked.secrets,
+        **asked.request(),
         "start": arguments.flag("start"),
         "upload": False,
         "host_directory": asked.source,
-        "fallback_image": asked.fallback,
     }
     specs.settle_image(asked)
     ask_owner("create", request, doing=f"creating {name}")

@@ -36,7 +36,8 @@ def show(arguments: Arguments) -> int:
     settings = gather(
         specs.options(arguments), directory=directory, named_file=arguments.value("config")
     )
-    rows = {**_defaults(), **settings, **_of_registries()}
+    labelled = _of_labels(settings, accepts=arguments.flag("accept-labels"))
+    rows = {**_defaults(), **settings, **labelled, **_of_registries()}
     if arguments.flag("json"):
         render.show_json({name: row._asdict() for name, row in sorted(rows.items())})
         return 0
@@ -67,6 +68,37 @@ def _findings(arguments: Arguments, command: list[str], directory: str) -> list[
     else:
         first = Finding("named", named.value, named.origin)
     return [first, *reasoning(command, directory)]
+
+
+def _of_labels(settings: dict[str, Setting], *, accepts: bool) -> dict[str, Setting]:
+    """What the labels of the image set, if one is named and here. What they ask for and do not get is told."""
+    from crucible.cli import render
+    from crucible.config import load_config
+    from crucible.errors import CrucibleError
+    from crucible.images.catalog import load_image
+    from crucible.project.settings import Setting
+    from crucible.sandbox.labels import judge, told
+    from crucible.sandbox.spec import SandboxSpec
+
+    named = settings.get("image")
+    try:
+        image = None if named is None else load_image(load_config().home, named.value)
+    except CrucibleError:
+        image = None
+    if image is None or not image.labels:
+        return {}
+    known = SandboxSpec.__slots__
+    fields = {name: setting.value for name, setting in settings.items() if name in known}
+    settled = specs.settled_by(settings)
+    judged = judge(SandboxSpec(**fields), image.labels, settled=settled, accepts=accepts)
+    for line in told(image.name, judged._replace(taken=())):
+        render.tell(render.visible(line))
+    return {
+        wish.target: Setting(
+            getattr(judged.spec, wish.target), f"label {wish.label} of {image.name}"
+        )
+        for wish in judged.taken
+    }
 
 
 def _defaults() -> dict[str, Setting]:

@@ -62,9 +62,7 @@ def _run_temporary(
 
     request = {
         "verb": "run",
-        "spec": asked.spec,
-        "fallback_image": asked.fallback,
-        "secrets": asked.secrets,
+        **asked.request(),
         "name": name,
         "keep": False,
         "upload": source is not None,
@@ -99,9 +97,7 @@ def _run_kept(
     name = name or f"kept-{os.urandom(4).hex()}"
     created = {
         "name": name,
-        "spec": asked.spec,
-        "fallback_image": asked.fallback,
-        "secrets": asked.secrets,
+        **asked.request(),
         "start": True,
         "host_directory": source,
     }

@@ -16,7 +16,7 @@ from crucible.sandbox.holding import CONSOLE_NAME, Held
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.service.conversation import Conversation
-from crucible.sandbox.service.images import with_image
+from crucible.sandbox.service.images import with_image, with_labels
 from crucible.sandbox.service.progress import noticing
 from crucible.sandbox.service.requests import (
     field,
@@ -46,6 +46,7 @@ class Commands:
         asked = field(request, "command", dict)
         has_directory = bool(request.get("upload"))
         spec = await with_image(self._manager, spec, optional(request, "fallback_image", str))
+        spec = await with_labels(self._manager, spec, request)
 
         async def furnish(held: Held) -> None:
             if has_directory:

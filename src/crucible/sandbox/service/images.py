@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from crucible.errors import ImageError, ImageMissing, ImageNotFound
 from crucible.images.report import NOTICE
 from crucible.sandbox.manager import Manager
+from crucible.sandbox.service.requests import field, optional
 from crucible.sandbox.spec import SandboxSpec
+
+# That of `sandbox.labels`, which is loaded only for an image that has some.
+PREFIX = "dev.crucible."
 
 
 async def with_image(manager: Manager, spec: SandboxSpec, fallback: str | None) -> SandboxSpec:
@@ -20,3 +27,27 @@ async def with_image(manager: Manager, spec: SandboxSpec, fallback: str | None) 
 
         return replace(spec, image=fallback)
     return spec
+
+
+async def with_labels(
+    manager: Manager, spec: SandboxSpec, request: Mapping[str, Any]
+) -> SandboxSpec:
+    """The specification with what the labels of its image say of it, which is told.
+
+    The request's `settled` are the fields that somebody has set; without it, all that its `spec` has.
+    """
+    image = await manager.image(spec.image)
+    if not any(name.startswith(PREFIX) for name, _ in image.labels):
+        return spec
+    from crucible.sandbox.labels import judge, told
+
+    settled = optional(request, "settled", list)
+    judged = judge(
+        spec,
+        image.labels,
+        settled=field(request, "spec", dict) if settled is None else settled,
+        accepts=request.get("accept_labels") is True,
+    )
+    for line in told(image.name, judged):
+        manager.report(NOTICE, line)
+    return judged.spec

@@ -13,7 +13,7 @@ from crucible.sandbox.executions import Executions
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import SandboxRecord, record_as_json
 from crucible.sandbox.service.conversation import Conversation
-from crucible.sandbox.service.images import with_image
+from crucible.sandbox.service.images import with_image, with_labels
 from crucible.sandbox.service.network import NetworkChange
 from crucible.sandbox.service.requests import (
     field,
@@ -45,6 +45,7 @@ class Lifecycle:
             source = str(seeding.check_source(Path(source)))
         spec = parse_spec(field(request, "spec", dict))
         spec = await with_image(self._manager, spec, optional(request, "fallback_image", str))
+        spec = await with_labels(self._manager, spec, request)
         record = await self._manager.create(
             name, spec, host_directory=source, secrets=given_secrets(request)
         )
