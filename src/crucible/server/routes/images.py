@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from crucible.assemble import remove_templates_of_gone_images
 from crucible.errors import BadReference
 from crucible.images import obtaining
 from crucible.images.oci.pull import Policy, Pulling
@@ -86,7 +87,8 @@ async def prune(domain: TheDomain, everything: bool = False) -> Freed:
     freed = await asyncio.to_thread(
         functools.partial(obtaining.prune, home, lambda: images_in_use(home), everything=everything)
     )
-    return Freed(removed=list(freed.references), size_bytes=freed.size_bytes)
+    of_templates = await asyncio.to_thread(remove_templates_of_gone_images, domain.manager.config)
+    return Freed(removed=list(freed.references), size_bytes=freed.size_bytes + of_templates)
 
 
 @router.get("/images/{image:path}", dependencies=[MAY_READ], operation_id="inspectImage")
@@ -105,7 +107,9 @@ async def inspect(image: str, domain: TheDomain, verify: bool = False) -> dict[s
     operation_id="removeImage",
 )
 async def remove(image: str, domain: TheDomain) -> None:
-    await asyncio.to_thread(known_images.remove, domain.manager.config.home, image)
+    config = domain.manager.config
+    await asyncio.to_thread(known_images.remove, config.home, image)
+    await asyncio.to_thread(remove_templates_of_gone_images, config)
 
 
 async def _pull(domain: Domain, asked: Pull) -> Pulled:
