@@ -7,6 +7,8 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from crucible.errors import (
     BadName,
     BadSetting,
     CrucibleError,
+    GuestRefused,
+    GuestSilent,
     VolumeBusy,
     VolumeMissing,
     VolumeTaken,
@@ -187,6 +191,69 @@ async def test_files_that_were_not_kept_count_until_the_volume_is_another(tmp_pa
     unkept.drop("nosuch")
     assert not unkept.has(copied)
     assert unkept.has(volumes.find("other"))
+
+
+class Inside:
+    """The machine of a sandbox with the volumes `one` and `two`, which does to them what it is told to."""
+
+    def __init__(
+        self, *, ending: Exception | None = None, sending: Exception | None = None
+    ) -> None:
+        self.files = self
+        self.asked: list[str] = []
+        self._ending = ending
+        self._sending = sending
+
+    async def end_processes(self, grace_s: float) -> None:
+        self.asked.append(f"end within {grace_s}")
+        if self._ending is not None:
+            raise self._ending
+
+    async def tar_out(self, root: bytes) -> AsyncIterator[bytes]:
+        self.asked.append(root.decode())
+        yield b"new"
+        if self._sending is not None and root == b"/one":
+            raise self._sending
+
+
+async def kept(home: Path, inside: Inside) -> tuple[list[bytes], list[str]]:
+    """What is in the two volumes afterwards, and what was told."""
+    volumes, told = Volumes(home), list[str]()
+    for name in ("one", "two"):
+        volumes.create(name)
+        await volumes.save(name, pieces(b"old"))
+    spec = SandboxSpec(mounts=("one:/one:volume", "two:/two:volume", "other:/r:volume-ro"))
+    held: Any = SimpleNamespace(machine=inside, record=replace(record(home), spec=spec))
+    await volume_use.keep(held, home, lambda _, text: told.append(text), grace_s=3.0)
+    return [b"".join(volumes.content(name)) for name in ("one", "two")], told
+
+
+async def test_volumes_are_kept_once_the_processes_have_ended(tmp_path: Path) -> None:
+    inside = Inside()
+    assert await kept(tmp_path, inside) == ([b"new", b"new"], [])
+    assert inside.asked == ["end within 3.0", "/one", "/two"]
+
+
+async def test_an_older_agent_that_cannot_end_them_has_its_volumes_kept_too(tmp_path: Path) -> None:
+    inside = Inside(ending=GuestRefused("bad-request", "unknown verb"))
+    assert await kept(tmp_path, inside) == ([b"new", b"new"], [])
+
+
+async def test_a_machine_that_does_not_answer_is_not_asked_for_its_files(tmp_path: Path) -> None:
+    inside = Inside(ending=GuestSilent("first", 33))
+    contents, told = await kept(tmp_path, inside)
+    assert contents == [b"old", b"old"]
+    assert len(told) == 2
+    assert "'two' is as it was before: Sandbox 'first' did not answer" in told[1]
+    assert len(inside.asked) == 1
+
+
+async def test_one_volume_that_cannot_be_kept_does_not_take_the_next_with_it(
+    tmp_path: Path,
+) -> None:
+    contents, told = await kept(tmp_path, Inside(sending=GuestRefused("io", "broken")))
+    assert contents == [b"old", b"new"]
+    assert told == ["warning: The volume 'one' is as it was before: broken"]
 
 
 @pytest.mark.parametrize(

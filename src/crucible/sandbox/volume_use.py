@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crucible.errors import CrucibleError, SandboxError, VolumeBusy
+from crucible.errors import CrucibleError, GuestRefused, SandboxError, VolumeBusy
 from crucible.images import lock
 from crucible.images.report import NOTICE, Report
 from crucible.sandbox import processes
@@ -65,17 +65,27 @@ async def keep(held: Held, home: Path, report: Report, *, grace_s: float) -> Non
     mounts = list(_written(held.record))
     if not mounts:
         return
-    # A machine that an older Crucible booted refuses this: its volumes are kept as they are now.
-    with contextlib.suppress(SandboxError):
-        await held.machine.end_processes(grace_s)
+    try:
+        # A machine that an older Crucible booted refuses this: its volumes are kept as they are now.
+        with contextlib.suppress(GuestRefused):
+            await held.machine.end_processes(grace_s)
+    except SandboxError as error:
+        # Who does not answer this will not send its files either; nobody should have to wait for that.
+        for mount in mounts:
+            _tell_unkept(mount.source, error, report)
+        return
     for mount in mounts:
         try:
             pieces = held.machine.files.tar_out(os.fsencode(mount.target))
             await Volumes(home).save(mount.source, pieces)
             Unkept(held.record.directory).drop(mount.source)
         except (CrucibleError, OSError) as error:
-            why = error.message if isinstance(error, CrucibleError) else str(error)
-            report(NOTICE, f"warning: The volume {mount.source!r} is as it was before: {why}")
+            _tell_unkept(mount.source, error, report)
+
+
+def _tell_unkept(name: str, error: CrucibleError | OSError, report: Report) -> None:
+    why = error.message if isinstance(error, CrucibleError) else str(error)
+    report(NOTICE, f"warning: The volume {name!r} is as it was before: {why}")
 
 
 def _volume_of(text: str) -> str:
