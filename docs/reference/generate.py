@@ -12,6 +12,7 @@ import json
 import pkgutil
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,14 @@ A word in braces stands for a value.
 |---|--:|---|
 """
 
+_E2B_HEAD = """# E2B's clients and what of them works
+
+Written by `make docs`; do not edit. `tests/server/test_e2b_clients.py` runs each release against a server and real
+machines, and looks up in the records what the client says: `yes` works, `absent` is a verb that the release has not.
+See [the guide](../guides/e2b.md).
+
+"""
+
 # What classes without a sentence of their own stand for.
 _MEANINGS = {
     "boot-failed": "A machine did not come up, or ended before it answered.",
@@ -79,6 +88,7 @@ def pages() -> dict[Path, str]:
     return {
         HERE / "cli.md": cli_page(),
         HERE / "errors.md": errors_page(),
+        HERE / "e2b.md": e2b_page(),
         HERE.parent.parent / "api" / "openapi.json": openapi_page(),
     }
 
@@ -98,6 +108,27 @@ def errors_page() -> str:
         for kind in sorted(error_classes(), key=lambda kind: kind.code)
     ]
     return _ERRORS_HEAD + "".join(rows)
+
+
+def e2b_page() -> str:
+    """From what the tests hold each release of the client to."""
+    tests = HERE.parent.parent / "tests"
+    matrix = json.loads((tests / "server" / "e2b" / "matrix.json").read_text())
+    clients = tomllib.loads((tests / "clients.toml").read_text())["pypi"]
+    names = {
+        version: ", ".join(
+            f"{name} {clients[f'e2b-{version}'.replace('.', '-')][name]}"
+            for name in ("e2b", "e2b-code-interpreter")
+        )
+        for version in matrix
+    }
+    head = "| verb | " + " | ".join(matrix) + " |\n|---|" + "---|" * len(matrix) + "\n"
+    verbs = list(next(iter(matrix.values())))
+    rows = [
+        f"| {verb} | {' | '.join(told[verb] for told in matrix.values())} |\n" for verb in verbs
+    ]
+    releases = "".join(f"- {version}: {names[version]}\n" for version in matrix)
+    return _E2B_HEAD + head + "".join(rows) + "\n" + releases
 
 
 def openapi_page() -> str:

@@ -30,6 +30,7 @@ class Server:
         self.url = doors.url
         self.store = doors.domain.store
         self.home = doors.domain.manager.config.home
+        self.created = ""
 
     def token(self, scope: Scope = Scope.ADMIN, **options: float | str) -> str:
         return create_token(self.store, "test", scope=scope, **options)[1]  # type: ignore[arg-type]

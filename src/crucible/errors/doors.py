@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.errors.base import EXIT_REFUSED, CrucibleError
+from crucible.errors.base import EXIT_REFUSED, CrucibleError, Refused
 
 
 class DoorError(CrucibleError):
@@ -131,3 +131,12 @@ class DoorOpen(DoorError):
             "Another server holds these sandboxes",
             hint="End it first, or use another state directory with CRUCIBLE_HOME",
         )
+
+
+class DeadlineOver(Refused):
+    """A client of another product's API gave a command a time, and that is over."""
+
+    code = "deadline-over"
+
+    def __init__(self) -> None:
+        super().__init__("The command did not end within its timeout")
