@@ -41,10 +41,6 @@ def token_caller(domain: Domain, connection: HTTPConnection) -> Caller:
 def caller_with(domain: Domain, text: str) -> Caller:
     if not text:
         raise Unauthenticated
-    return caller_with(domain, text)
-
-
-def caller_with(domain: Domain, text: str) -> Caller:
     token = find_token(domain.store, text)
     if token is None:
         raise Unauthenticated("The token is unknown, revoked or expired")

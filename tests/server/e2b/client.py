@@ -209,7 +209,7 @@ async def everything() -> None:
         await done(box.run_code("x = 41"))
         ran = await done(box.run_code("print('hello')\nx + 1"))
         assert ran.text == "42", ran
-        assert ran.logs.stdout == ["hello\n"], ran.logs
+        assert "".join(ran.logs.stdout) == "hello\n", ran.logs
         failed = await done(box.run_code("1 / 0"))
         assert failed.error.name == "ZeroDivisionError"
         rich = "class R:\n    def _repr_html_(self): return '<i>'\nR()"
