@@ -204,7 +204,7 @@ def end_owner(home: Path) -> None:
     pid = owner_pid(home)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while owner_pid(home) == pid and time.monotonic() < deadline:
             time.sleep(0.02)
 

@@ -182,7 +182,7 @@ def load() -> None:
     from crucible.cli import joining, progress, render, service, specs  # noqa: F401
     from crucible.client import command, connection, exchange  # noqa: F401
     from crucible.images import catalog  # noqa: F401
-    from crucible.project import settings  # noqa: F401
+    from crucible.project import detection, languages, settings  # noqa: F401
     from crucible.sandbox import spec  # noqa: F401
 
     find_command("run")

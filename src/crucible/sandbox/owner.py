@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from crucible.client.connection import LOG_NAME
 from crucible.client.protocol import SOCKET_NAME
 from crucible.errors import SandboxError
 from crucible.sandbox import log
@@ -85,6 +86,7 @@ class Owner:
             self._ready.set()
             expiry = Expiry(self._manager)
             tasks = [accepting, asyncio.create_task(expiry.run())]
+            tasks.append(asyncio.create_task(log.keep_short(self._manager.config.home / LOG_NAME)))
             if self._manager.pool is not None:
                 tasks.append(asyncio.create_task(self._manager.pool.run(SandboxSpec())))
             self._tell(f"holds {len(self._manager.held)} sandboxes")
@@ -98,6 +100,7 @@ class Owner:
         finally:
             (self._manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
             listener.close()
+        self._tell(f"leaves; {len(self._manager.held)} sandboxes live on")
         await self._drain()
         await self._leave()
 
