@@ -74,7 +74,7 @@ def typed(command: str, crucible: CommandLine, directory: Path) -> str:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
+        timeout=600,  # one of them puts images together and boots a machine of them
     )
     return done.stdout.decode()
 

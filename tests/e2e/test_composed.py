@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.conftest import CommandLine
+from tests.conftest import CommandLine, Run
 from tests.vm.composition import make_app
 
+from crucible import assemble
+from crucible.config import Config
 from crucible.sandbox.image_use import image_users
+from crucible.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.vm
 
@@ -21,8 +24,17 @@ def crucible(module_home: Path) -> CommandLine:
 
 
 @pytest.fixture(scope="module")
-def app(module_home: Path) -> str:
-    return make_app(module_home)
+def app(module_home: Path, run: Run) -> str:
+    """With the machine that sandboxes of both start from, so that no command has to wait for it."""
+    name = make_app(module_home)
+
+    async def prepare() -> None:
+        manager = assemble.manager(Config(home=module_home))
+        async with manager.open(SandboxSpec(images={"app": name})):
+            pass
+
+    run(prepare())
+    return name
 
 
 def test_a_run_uses_both_images(crucible: CommandLine, app: str) -> None:

@@ -89,6 +89,15 @@ def test_common_programs_trust_the_authority_of_the_sandbox(inside: CommandLine)
     assert b"certificate" not in done.stderr.split(b"curl")[0]
 
 
+def test_every_image_of_a_sandbox_reaches_the_host_and_trusts_the_authority(
+    inside: CommandLine,
+) -> None:
+    both = ("run", "--with", "peer=base", "--secret", "TOKEN:api.example.com")
+    for words in (("nsexec", "peer", "sh", "-c"), ("--in", "peer", "sh", "-c")):
+        done = inside(*both, *words, f"{SEND} https://api.example.com/", timeout=600)
+        assert got(done.stdout, "authorization", BEARER), done.stderr
+
+
 def test_a_header_is_filled_in_by_itself(inside: CommandLine) -> None:
     done = inside(
         "run",
