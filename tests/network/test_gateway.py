@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ssl
 
 import pytest
@@ -12,6 +13,7 @@ from tests.network.authority import client_context, server_context
 from tests.network.hellos import made_hello, real_hello, record, server_name
 from tests.network.world import World, a_world, close, echo, exchange, web
 
+from crucible.network.carrier import told
 from crucible.network.events import FOLD_S, MOST_APART, Event, Folding, Outcome
 from crucible.network.gateway import Limits
 from crucible.network.policy import Policy
@@ -485,6 +487,13 @@ async def test_a_host_that_does_not_answer_is_a_failure_and_a_reset(run: Run) ->
         event = await world.event(2)
         assert event.outcome is Outcome.FAILED
         assert "cannot be resolved" in event.reason
+
+
+def test_a_failure_is_told_in_the_systems_words() -> None:
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('192.0.2.1', 81)")
+    assert told(refused) == "Connection refused"
+    assert told(OSError(1, "[SSL] record layer failure")) == "[SSL] record layer failure"
+    assert told(TimeoutError()) == "nobody answered in time"
 
 
 async def test_a_program_that_gives_up_ends_the_connection_to_the_server(run: Run) -> None:

@@ -76,6 +76,11 @@ def test_a_secret_that_makes_no_sense_is_refused_without_showing_it(text: str) -
     assert VALUE not in shown
 
 
+def test_a_value_without_a_host_is_told_that_the_host_is_missing() -> None:
+    with pytest.raises(BadSetting, match="bound to no host"):
+        parse_secret("TOKEN=hunter22", {})
+
+
 @given(st.text(max_size=60))
 def test_any_text_is_a_secret_or_refused(text: str) -> None:
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -249,6 +250,9 @@ def _decision(violation: Violation) -> Decision:
 def told(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "nobody answered in time"
+    # asyncio puts its own words, with an address in them, in the place of the system's.
+    if error.errno and (error.strerror or "").startswith("Connect call failed"):
+        return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
 
 

@@ -58,6 +58,8 @@ def parse_secret(text: str, environment: Mapping[str, str]) -> Secret:
     value = ":".join(parts) if separator == "=" else environment.get(name, "")
     if parts and separator == ":":
         raise BadSetting(f"The secret {name} is not well formed", hint=_FORM)
+    if separator == "=" and ":" not in rest:
+        raise BadSetting(f"The secret {name} is bound to no host", hint=_FORM)
     return bind(name, value, host + (f":{port}" if port else ""), header)
 
 
