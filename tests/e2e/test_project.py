@@ -121,6 +121,7 @@ def test_a_devcontainer_shapes_a_sandbox_and_its_first_command_runs_once(
 
 
 @pytest.mark.vm
+@pytest.mark.timeout(2400)
 def test_the_image_that_a_devcontainer_wants_is_built_once_and_again_when_something_changed(
     crucible: CommandLine, tmp_path: Path
 ) -> None:

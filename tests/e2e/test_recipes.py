@@ -82,10 +82,10 @@ def crucible_there(
 def test_apt_and_pip_install_what_a_recipe_names_and_leave_no_caches(
     crucible_there: CommandLine, module_home: Path, tmp_path: Path
 ) -> None:
-    python = crucible_there.ok(
-        "run", "python3", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"
-    )
-    (tmp_path / "Dockerfile").write_text(MIRRORED.format(python=python.strip()))
+    program = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    python = crucible_there("run", "python3", "-c", program, timeout=600).stdout.decode().strip()
+    assert python.startswith("/usr/lib/python3")
+    (tmp_path / "Dockerfile").write_text(MIRRORED.format(python=python))
     (tmp_path / "sources.list").write_text("deb [trusted=yes] http://apt.example.com/debian ./\n")
     # Distributions forbid pip to change what they manage; in an image that is what it is for.
     (tmp_path / "marker").write_text("[externally-managed]\nError=not here\n")

@@ -20,7 +20,7 @@ from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import open_records
 from crucible.sandbox.spec import SandboxSpec
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.timeout(1200)]
 
 
 def templates(home: Path) -> dict[str, str]:
@@ -40,7 +40,8 @@ def test_the_template_of_an_image_goes_with_it_unless_a_sandbox_has_it(
     for name in ("one:1", "two:1"):
         crucible.ok("image", "build", "-t", name, tmp_path)
     before = templates(home)
-    crucible.ok("run", "--memory", "256M", "--image", "one:1", "/busybox", "true")
+    words = ("run", "--memory", "256M", "--image", "one:1", "/busybox", "true")
+    assert crucible(*words, timeout=600).returncode == 0
     (made,) = templates(home).keys() - before.keys()
 
     crucible.ok("image", "remove", "one:1")
