@@ -64,7 +64,8 @@ A word in braces stands for a value.
 _E2B_HEAD = """# E2B's clients and what of them works
 
 Written by `make docs`; do not edit. `tests/server/test_e2b_clients.py` runs each release against a server and real
-machines, and looks up in the records what the client says: `yes` works, `absent` is a verb that the release has not.
+machines, and looks up in the records what the client says: `yes` works, `absent` is a verb that the release has not,
+`npm` is the package of that name for JavaScript.
 See [the guide](../guides/e2b.md).
 
 """
@@ -115,19 +116,16 @@ def e2b_page() -> str:
     tests = HERE.parent.parent / "tests"
     matrix = json.loads((tests / "server" / "e2b" / "matrix.json").read_text())
     clients = tomllib.loads((tests / "clients.toml").read_text())["pypi"]
-    names = {
-        version: ", ".join(
-            f"{name} {clients[f'e2b-{version}'.replace('.', '-')][name]}"
-            for name in ("e2b", "e2b-code-interpreter")
-        )
-        for version in matrix
-    }
+    releases = "".join(
+        f"- {key[4:].replace('-', '.')}: e2b {pins['e2b']}, e2b-code-interpreter {pins['e2b-code-interpreter']}\n"
+        for key, pins in clients.items()
+        if key.startswith("e2b-")
+    )
     head = "| verb | " + " | ".join(matrix) + " |\n|---|" + "---|" * len(matrix) + "\n"
     verbs = list(next(iter(matrix.values())))
     rows = [
         f"| {verb} | {' | '.join(told[verb] for told in matrix.values())} |\n" for verb in verbs
     ]
-    releases = "".join(f"- {version}: {names[version]}\n" for version in matrix)
     return _E2B_HEAD + head + "".join(rows) + "\n" + releases
 
 

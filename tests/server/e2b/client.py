@@ -116,11 +116,12 @@ async def everything() -> None:
         assert not await done(box.commands.kill(999_999))
 
     async def command_timeout() -> None:
-        from e2b import TimeoutException
-
         try:
             await done(box.commands.run("sleep 1000", timeout=2))
-        except TimeoutException:
+        except (
+            Exception
+        ) as error:  # some releases stop waiting before the server does, and say it otherwise
+            assert "Timeout" in type(error).__name__, error
             return
         raise AssertionError("nothing timed out")
 
