@@ -34,6 +34,9 @@ class CommandBase(Asked):
     workdir: Annotated[str, Field(max_length=4096)] | None = None
     user: Annotated[str, Field(max_length=256)] | None = None
     timeout_s: Timeout | None = None
+    image: Annotated[str, Field(max_length=32)] = Field(
+        default="", description="The further image to run it in; the first if it is empty"
+    )
 
     def as_request(self, *, wants_input: bool) -> dict[str, Any]:
         return {
@@ -42,6 +45,7 @@ class CommandBase(Asked):
             "workdir": self.workdir,
             "user": self.user,
             "timeout_s": self.timeout_s,
+            "image": self.image,
             "wants_input": wants_input,
         }
 

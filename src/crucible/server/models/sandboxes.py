@@ -45,6 +45,10 @@ class Settings(Asked):
     """What a sandbox is made of. What is not given is as `crucible create` has it."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] = "base"
+    images: Annotated[dict[str, str], Field(max_length=15)] = Field(
+        default={},
+        description="Further images beside it, by the name that a command's `image` takes",
+    )
     memory_mib: Annotated[int, Field(ge=MEMORY_TIERS_MIB[0], le=MEMORY_TIERS_MIB[-1])] = 512
     cpus: Annotated[int, Field(ge=1, le=LARGEST_CPUS)] = 1
     disk_mib: Annotated[int, Field(ge=SMALLEST_DISK_MIB, le=LARGEST_DISK_MIB)] = 8192
