@@ -134,6 +134,7 @@ async def test_both_headers_carry_the_token(doors: Server) -> None:
         ("POST", "/sandboxes", {"name": "../up"}, 400),
         ("POST", "/sandboxes", {"name": "box", "vcpus": 10**9}, 400),
         ("POST", "/sandboxes", {"name": "box", "labels": {}}, 400),
+        ("GET", "/sandboxes?label=a:b", None, 501),
         ("GET", "/sandboxes/none", None, 404),
         ("GET", "/sandboxes/%2e%2e", None, 400),
         ("GET", "/sandboxes/by-uuid/none", None, 404),

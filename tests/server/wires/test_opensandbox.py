@@ -138,6 +138,8 @@ def test_its_life_is_prolonged_held_still_and_ended(client: Driver, served: Serv
     made = client("create", {})
     assert client("renew", made, 7200) in client("state", made)["expires_at"]
     assert 7000 < inspected(served, made)["spec"]["ttl_s"] < 7300
+    with pytest.raises(ClientFailed, match="in the past"):
+        client("renew", made, -60)
     client("pause", made)
     assert inspected(served, made)["state"] == "paused"
     client("resume", made)

@@ -23,7 +23,12 @@ _LONGEST_TAIL = 2000
 
 
 def answer_of(result: Result) -> Response:
-    data = Output(output=result.output, stderr=result.errors, exit_code=result.exit.status)
+    data = Output(
+        output=result.output,
+        stderr=result.errors,
+        exit_code=result.exit.status,
+        truncated=result.output_truncated or result.errors_truncated,
+    )
     if not result.exit.status:
         return JSONResponse(told(data).model_dump())
     body = {"success": False, "error": failure_of(result), "data": data.model_dump()}

@@ -136,11 +136,15 @@ class Restore(Asked):
 
 
 class Output(Told):
-    """`output` is what it wrote to its standard output; agentkernel's own clients know that field alone."""
+    """`output` is what it wrote to its standard output; agentkernel's own clients know that field alone.
+
+    `truncated`: one of the two was longer than is carried, and ends early.
+    """
 
     output: str
     stderr: str
     exit_code: int
+    truncated: bool
 
 
 class BatchResult(Told):

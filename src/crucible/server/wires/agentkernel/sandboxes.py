@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from crucible.errors import BadSetting, SandboxMissing
+from crucible.errors import BadSetting, SandboxMissing, Unsupported
 from crucible.sandbox.expiry import expires_at, live_until
 from crucible.sandbox.spec import parse_duration_s
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
@@ -24,7 +24,9 @@ MOST_LINES = 1000
 
 
 @router.get("/sandboxes", dependencies=[MAY_READ])
-async def list_all(domain: TheDomain) -> Envelope[list[SandboxInfo]]:
+async def list_all(domain: TheDomain, label: str | None = None) -> Envelope[list[SandboxInfo]]:
+    if label is not None:
+        raise Unsupported("Sandboxes have no labels to be found by", hint="Leave label out")
     records = domain.manager.records.sandboxes()
     return told([SandboxInfo.of(record) for record in records if not record.is_temporary])
 
