@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import httpx
 import pytest
 from tests.server.wires.conftest import ClientFailed, Driver, Served, node_client
-
-from crucible.sandbox.records import open_records
 
 pytestmark = pytest.mark.vm
 
@@ -42,21 +38,6 @@ def open_box(client: Driver) -> str:
 def inspected(served: Served, name: str) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(served.crucible.ok("inspect", name, "--json"))
     return told
-
-
-def temporary_sandboxes(served: Served) -> list[str]:
-    records = open_records(served.crucible.home)
-    try:
-        return [record.name for record in records.sandboxes() if record.is_temporary]
-    finally:
-        records.close()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_health_is_asked_and_told(client: Driver) -> None:
@@ -174,23 +155,6 @@ def test_a_detached_command_goes_on_and_is_found(
     assert client("detachedStatus", open_box, started["id"])["status"] == "failed"
     assert served.crucible("exec", open_box, "test", "-e", f"/proc/{pid}").returncode == 1
     assert client("detachedLogs", open_box, started["id"])["stdout"] == "out\n"
-
-
-@pytest.mark.parametrize("path", ["/run/stream", "/sandboxes/open/exec/stream"])
-def test_a_caller_that_leaves_takes_its_command_along(
-    served: Served, open_box: str, path: str
-) -> None:
-    headers = {"X-API-Key": served.token}
-    asked = {"command": ["sh", "-c", "echo begun; exec sleep 1000"]}
-    with httpx.stream(
-        "POST", served.url + path, json=asked, headers=headers, timeout=120
-    ) as answer:
-        for line in answer.iter_lines():
-            if "begun" in line and "data" in line and "stream" in line:
-                break
-    until(lambda: not temporary_sandboxes(served))
-    sleeping = ["exec", "--user", "root", open_box, "sh", "-c", "cat /proc/[0-9]*/comm"]
-    until(lambda: "sleep" not in served.crucible.ok(*sleeping).split())
 
 
 def test_the_audit_of_a_sandbox_is_told(client: Driver, open_box: str) -> None:

@@ -86,11 +86,11 @@ async def _told(domain: Domain, caller: Caller, asked: Run) -> AsyncGenerator[by
             await _opened(domain, caller, asked) as one,
             aclosing(ending_events(one.execution)) as events,
         ):
-            yield event("progress", {"stage": "executing", "sandbox": one.held.record.name})
+            # Nobody keeps its output for who watches late: nothing is told before that has begun.
+            last = event("progress", {"stage": "executing", "sandbox": one.held.record.name})
             async for told_now in events:
                 # How it ended is told when nothing is left of it.
-                if last:
-                    yield last
+                yield last
                 last = told_now
     except CrucibleError as error:
         last = event("error", {"message": explanation(error), "code": error.code})
