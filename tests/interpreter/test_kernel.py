@@ -229,7 +229,7 @@ def test_who_does_not_know_the_token_is_not_heard(kernel: Kernel) -> None:
 def test_nonsense_is_not_heard(kernel: Kernel, data: bytes) -> None:
     with socket.create_connection(("127.0.0.1", kernel.port), timeout=60) as connection:
         connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionResetError):
+        with suppress(OSError):  # it may have hung up on us before
+            connection.shutdown(socket.SHUT_WR)
             assert connection.recv(1) == b""
     assert kernel.result("1") == {"text": "1"}

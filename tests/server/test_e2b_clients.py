@@ -15,6 +15,7 @@ import pytest
 from tests.server.conftest import Server
 
 from crucible.errors import SandboxMissing
+from crucible.sandbox.spec import SandboxSpec
 from crucible.server.tokens import Scope
 
 pytestmark = pytest.mark.vm
@@ -74,6 +75,8 @@ async def used(server: Server, argv: list[str], key: str, **variables: str) -> d
         "HOME": str(server.home),
         **variables,
     }
+    async with server.domain.manager.open(SandboxSpec()):
+        pass  # the template is there now: a client waits a minute for an answer, and one may have to be made
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment, limit=1 << 20,
