@@ -102,7 +102,9 @@ class Execution:
     def watch(self, starts: Starts | None = None) -> Watcher:
         """Follows it from these offsets on: first what the log has, then what comes."""
         starts = starts or beginnings()
-        backlog = [] if self.kept is None else self.kept.since(starts)
+        # The log is only read for what it alone has: it may be long, and most watch from the start.
+        is_behind = any(starts[channel] < end for channel, end in self._ends.items())
+        backlog = self.kept.since(starts) if self.kept is not None and is_behind else []
         watcher = Watcher(self, starts, backlog, self._ends)
         if not self.is_done:
             self._watchers.append(watcher)

@@ -68,6 +68,8 @@ _GUEST_STATUSES = {"not-found": 404, "exists": 409, "permission": 403}
 
 
 def status_of(error: CrucibleError) -> int:
+    if isinstance(error, errors.CommandNotFound | errors.CommandNotExecutable):
+        return 422
     if isinstance(error, errors.GuestRefused):
         return _GUEST_STATUSES.get(error.guest_code, 422)
     usual = _CODE_STATUSES.get(error.code, 500)
