@@ -66,7 +66,8 @@ class EventStream(Response):
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             has_left = not sending.done() or sending.exception() is not None
         except asyncio.CancelledError:
-            has_left = True
+            # We are the ones who leave: the command stays for who comes next.
+            has_left = False
             raise
         finally:
             leaving.cancel()

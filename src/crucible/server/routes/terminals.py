@@ -71,14 +71,15 @@ async def open_terminal(socket: WebSocket, name: Name, domain: TheDomain) -> Non
         execution = await start_command(
             domain, name, asked.model_copy(update={"terminal": True}), wants_input=True
         )
-        is_over = False
         try:
-            is_over = await _talk(socket, execution)
-        finally:
-            if not is_over and asked.on_disconnect == "kill":
+            await _talk(socket, execution)
+        except Exception:
+            # Not when we are the ones who leave: then the command stays for who comes next.
+            if asked.on_disconnect == "kill":
                 await execution.hang_up()
-            elif not is_over:
+            else:
                 execution.note({"detached": True})
+            raise
 
 
 @router.websocket("/sandboxes/{name}/commands/{id}/terminal", dependencies=[MAY_RUN])
@@ -114,20 +115,15 @@ async def _first(socket: WebSocket) -> Start:
         raise BadRequest(_told(error)) from None
 
 
-async def _talk(socket: WebSocket, execution: Execution) -> bool:
-    """Until the command ends, which is True, or its caller leaves it to itself."""
+async def _talk(socket: WebSocket, execution: Execution) -> None:
+    """Until the command ends, or its caller leaves it to itself; raises if the caller is gone."""
     telling = asyncio.ensure_future(_tell(socket, execution))
     listening = asyncio.ensure_future(_listen(socket, execution))
     try:
         await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if telling.done():
-            telling.result()
-            return True
-        listening.result()
-        return False
+        (telling if telling.done() else listening).result()
     except _Left:
         execution.note({"detached": True})
-        return True
     finally:
         telling.cancel()
         listening.cancel()
