@@ -176,9 +176,13 @@ def test_a_sandbox_whose_owner_died_is_given_its_values_again(inside: CommandLin
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         assert not inside(*send).stdout or not got(inside(*send).stdout, "authorization", BEARER)
+        told = inside("exec", "box", "true").stderr
+        assert b"secrets: The values of TOKEN are not known" in told
+        assert b"`crucible start box`" in told
         assert "TOKEN" in json.loads(inside.ok("inspect", "--json", "box"))["note"]
         inside.ok("start", "box")
         assert got(inside.ok(*send), "authorization", BEARER)
+        assert b"secrets:" not in inside("exec", "box", "true").stderr
         assert inside.ok("exec", "box", "printenv", "TOKEN") == placeholder
         inside.ok("fork", "box")
         assert got(inside.ok("exec", "box-1", *send[2:]), "authorization", BEARER)

@@ -63,6 +63,12 @@ class SandboxSecrets:
             found |= trust_variables(BUNDLE_PATH.decode())
         return found
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Those of which there is only the placeholder: whoever knew the values has ended."""
+        known = self.secrets.placeholders
+        return tuple(name for name in self._placeholders if name not in known)
+
     async def teach(self, files: Files) -> None:
         """Lets programs inside trust the authority, beside those that they trust already."""
         if self.authority is None:

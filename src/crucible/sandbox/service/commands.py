@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from crucible.errors import CommandMissing
+from crucible.errors import CommandMissing, SecretMissing
 from crucible.sandbox.doors.events import network_logs
 from crucible.sandbox.execution import Execution, Watcher
 from crucible.sandbox.executions import Executions
@@ -173,6 +173,9 @@ class Commands:
         async with AsyncExitStack() as stack:
             stack.enter_context(held.used())
             stack.enter_context(held.doors.notices.to(noticing(client)))
+            if (secrets := held.doors.secrets) is not None and secrets.unknown:
+                missing = SecretMissing(held.record.name, secrets.unknown)
+                held.doors.notices.tell(f"secrets: {missing.message}. {missing.hint}")
             if not has_terminal:
                 await stack.enter_async_context(held.doors.offered())
             yield
