@@ -9,12 +9,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import CommandLine, end_owner, unprivileged
+from tests.conftest import CommandLine, end_owner, owner_pid, unprivileged
 from tests.e2e.leftovers import leftovers
 
 from crucible.client import front
@@ -291,6 +291,38 @@ def test_a_daemon_that_is_killed_leaves_no_machine_and_its_caller_is_told(home: 
     wait_warm(crucible)
     assert len(temporaries(home)) == 0
     crucible.ok("daemon", "stop")
+    assert leftovers(home) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        lambda record: record.state == "warm",
+        lambda record: record.state == "warm" and record.pid is not None,
+        lambda record: record.state in ("starting", "running"),
+        lambda record: record.state == "running",
+    ],
+    ids=["recorded", "restored", "handed out", "used"],
+)
+def test_a_daemon_that_is_killed_at_a_step_of_its_pool_leaves_nothing(
+    home: Path, moment: Callable[[SandboxRecord], bool]
+) -> None:
+    crucible = CommandLine(home)
+    crucible.ok("daemon", "start")
+    run = crucible.start("run", "--", "sleep", "600", stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    while not any(moment(record) for record in records(home)):
+        time.sleep(0.002)
+    pid = owner_pid(home)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    # Handed over, it ends with the daemon; alone, since the daemon was gone first, it would go on.
+    run.terminate()
+    run.wait(timeout=60)
+    crucible.ok("daemon", "start")
+    wait_warm(crucible)
+    crucible.ok("daemon", "stop")
+    assert records(home) == []
     assert leftovers(home) == []
 
 
