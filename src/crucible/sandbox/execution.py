@@ -122,9 +122,8 @@ class Execution:
     async def follow(self, starts: Starts | None = None) -> AsyncGenerator[Chunk, None]:
         """All its output from these offsets on, to its end. What was given counts as taken when more is asked for."""
         with self.watching(starts) as watcher:
-            while (chunk := await watcher.next()) is not None:
+            async for chunk in watcher.chunks():
                 yield chunk
-                watcher.take(chunk.channel, len(chunk.data))
 
     async def write(self, data: bytes) -> None:
         """Input; waits while its window is full."""
@@ -302,6 +301,12 @@ class Watcher:
             self._woken.clear()
             await self._woken.wait()
         return self._chunks.popleft()
+
+    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+        """All that comes, to the end. What was given counts as taken when more is asked for."""
+        while (chunk := await self.next()) is not None:
+            yield chunk
+            self.take(chunk.channel, len(chunk.data))
 
     def take(self, channel: Channel, count: int) -> None:
         self.taken[channel] += count

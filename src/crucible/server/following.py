@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 
 from crucible.errors import CrucibleError
 from crucible.sandbox.execution import Execution, Starts, beginnings
@@ -60,12 +60,16 @@ async def events(
     feeding = None
     if input and isinstance(command, Execution):
         feeding = asyncio.ensure_future(feed(command, input))
+    watching = command.watching(starts) if isinstance(command, Execution) else nullcontext()
     try:
-        yield event("started", CommandFacts.of(command).model_dump())
-        async with aclosing(command.follow(starts)) as following:
-            async for chunk in following:
-                if told := numbering.tell(chunk):
-                    yield told
+        # Before anything is told: what is said meanwhile must not be lost.
+        with watching as watcher:
+            yield event("started", CommandFacts.of(command).model_dump())
+            coming = command.follow(starts) if watcher is None else watcher.chunks()
+            async with aclosing(coming) as following:
+                async for chunk in following:
+                    if told := numbering.tell(chunk):
+                        yield told
         if rest := numbering.rest():
             yield rest
         exit = await command.wait() if isinstance(command, Execution) else command.exit
