@@ -37,11 +37,14 @@ def context(tmp_path: Path) -> Path:
     return directory
 
 
-def test_what_is_built_upon_is_pulled_if_it_is_not_here(
+def test_what_is_built_upon_is_pulled_if_it_is_not_here_and_may_be(
     registry: RunningRegistry, crucible: CommandLine, context: Path
 ) -> None:
     base = registry.push("base/of:1", make_image({"below": b"x"}, config={"User": "7"}))
     (context / "Dockerfile").write_text(f"FROM {base}\nCOPY file /above\n")
+    refused = crucible("image", "build", "-t", "app:1", context)
+    assert (refused.returncode, b"(image-missing)" in refused.stderr) == (126, True)
+    crucible.environment["CRUCIBLE_PULL"] = "missing"
     assert crucible.ok("image", "build", "-t", "app:1", context) == "app:1\n"
     shown = json.loads(crucible.ok("image", "inspect", "app:1", "--json", "--verify"))
     assert (len(shown["layers"]), shown["user"]) == (2, "7")

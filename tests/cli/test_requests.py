@@ -106,10 +106,13 @@ def test_create_sends_the_whole_specification(serve: Serve, tmp_path: Path) -> N
         "--no-network",
     ]
     assert main(words) == 0
+    asked = {"image", "memory_mib", "cpus", "disk_mib", "backend", "min_isolation", "environment"}
+    assert set(told[0].pop("settled")) == asked | {"workdir", "user", "network"}
     assert told == [
         {
             "verb": "create",
             "name": "box",
+            "accept_labels": False,
             "start": True,
             "upload": False,
             "host_directory": str(tmp_path),

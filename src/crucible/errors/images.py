@@ -18,8 +18,10 @@ class ImageMissing(Refused):
 
     def __init__(self, name: str, available: tuple[str, ...]) -> None:
         shown = name if len(name) <= 120 else name[:117] + "..."
-        if not available:
+        if not available and name == "base":
             hint = "Build the base image with `crucible setup`"
+        elif not available:
+            hint = f"Fetch it with `crucible image pull {shown}`"
         else:
             hint = f"Fetch it with `crucible image pull {shown}`; here are: {', '.join(available)}"
         super().__init__(f"Image {shown!r} was not found", hint=hint)
