@@ -23,7 +23,7 @@ _TESTS_FAILED = 1
 
 def main() -> int:
     shutil.rmtree(_CACHE, ignore_errors=True)
-    status = _pytest("-n", "2", "--dist", "loadfile")
+    status = _pytest("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=15")
     failed = _failed()
     if status != _TESTS_FAILED or not 1 <= len(failed) <= _MOST_UNSTEADY:
         return status

@@ -252,3 +252,11 @@ def _kill_machines(home: Path) -> None:
             processes.kill_and_wait(record.pid, record.pid_started)
         release_user(record)
     records.close()
+
+
+# Whole files, which one worker runs: begun last, they would keep one core waiting for the other.
+_LONGEST = frozenset(("test_recipes", "test_sdks", "test_images_of_clients", "test_e2b_clients"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in _LONGEST)

@@ -175,8 +175,9 @@ def box(mortals: Mortals) -> str:
 
 @pytest.fixture
 def copies(mortals: Mortals, box: str) -> Iterator[Callable[[], str]]:
-    """Running sandboxes that have the file."""
+    """Running sandboxes that have the file, and an owner that lives, whatever came before."""
     made: list[str] = []
+    mortals.owner()
 
     def copy() -> str:
         made.append(f"copy-{len(made)}")

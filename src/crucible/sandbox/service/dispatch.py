@@ -110,6 +110,7 @@ class Service:
         except ClientGone:
             pass
         except CrucibleError as error:
+            await progress.told(client)
             await client.fail(error)
         except Exception as error:
             traceback.print_exc()
@@ -125,7 +126,9 @@ class Service:
         progress.listen(client)
         work = verb(request, client)
         async with self.counted() if name not in _OUTLIVES_US else nullcontext():
-            await client.succeed(await (client.while_there(work) if name in _FOR_CLIENT else work))
+            answer = await (client.while_there(work) if name in _FOR_CLIENT else work)
+        await progress.told(client)
+        await client.succeed(answer)
 
     @asynccontextmanager
     async def counted(self) -> AsyncIterator[None]:

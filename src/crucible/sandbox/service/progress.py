@@ -14,7 +14,7 @@ from crucible.sandbox.service.conversation import Conversation
 _listener: ContextVar[tuple[asyncio.AbstractEventLoop, Conversation] | None] = ContextVar(
     "progress_listener", default=None
 )
-_sending: set[asyncio.Task[None]] = set()
+_sending: dict[Conversation, set[asyncio.Task[None]]] = {}
 
 
 def listen(client: Conversation) -> None:
@@ -28,20 +28,34 @@ def to_client(stage: str, detail: str) -> None:
     if listener is not None:
         loop, client = listener
         if stage == NOTICE:
-            loop.call_soon_threadsafe(_begin, lambda: client.notice(detail))
+            loop.call_soon_threadsafe(_begin, client, lambda: client.notice(detail))
         else:
-            loop.call_soon_threadsafe(_begin, lambda: client.progress(stage, detail))
+            loop.call_soon_threadsafe(_begin, client, lambda: client.progress(stage, detail))
 
 
 def noticing(client: Conversation) -> Callable[[str], None]:
     """Notices for a client, from the loop that serves it."""
-    return lambda text: _begin(lambda: client.notice(text))
+    return lambda text: _begin(client, lambda: client.notice(text))
 
 
-def _begin(send: Callable[[], Coroutine[None, None, None]]) -> None:
+async def told(client: Conversation) -> None:
+    """Returns when all that was reported to this client is on its way: nobody reads what comes after the answer."""
+    # What was reported in this turn of the loop begins in the next.
+    await asyncio.sleep(0)
+    while sending := _sending.get(client):
+        await asyncio.wait(sending)
+
+
+def _begin(client: Conversation, send: Callable[[], Coroutine[None, None, None]]) -> None:
     task = asyncio.get_running_loop().create_task(_send(send))
-    _sending.add(task)
-    task.add_done_callback(_sending.discard)
+    _sending.setdefault(client, set()).add(task)
+    task.add_done_callback(lambda done: _sent(client, done))
+
+
+def _sent(client: Conversation, task: asyncio.Task[None]) -> None:
+    _sending[client].discard(task)
+    if not _sending[client]:
+        del _sending[client]
 
 
 async def _send(send: Callable[[], Coroutine[None, None, None]]) -> None:
