@@ -1,8 +1,7 @@
-"""Runs the tests that boot machines. A few that failed beside others are tried once more, alone, and named.
+"""Runs the tests that boot machines. A few that failed are run once more, alone, to tell what kind of failure it was.
 
-Two machines at a time on two cores without hardware virtualization are slow in ways no test can foresee. So a
-failure counts when it happens again with the host to itself. What passes only then is listed as unsteady: it is
-a defect to mend, of the test or of what it tests, not a pass like any other.
+The second run changes nothing in the verdict: what failed once has failed. A test that passes alone is listed as
+unsteady, which says where to look: at what it shares with others, or at what it takes for granted of time.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parent.parent
 _CACHE = _ROOT / ".state" / "machine-tests"
 _LAST_FAILED = _CACHE / "v" / "cache" / "lastfailed"
-# More than these are no accident.
+# More than these are not worth the minutes.
 _MOST_UNSTEADY = 3
 _TESTS_FAILED = 1
 
@@ -28,8 +27,7 @@ def main() -> int:
     if status != _TESTS_FAILED or not 1 <= len(failed) <= _MOST_UNSTEADY:
         return status
     print(f"\n==> Once more, alone: {', '.join(failed)}", flush=True)
-    status = _pytest("--last-failed", "--last-failed-no-failures", "none")
-    if status == 0:
+    if _pytest("--last-failed", "--last-failed-no-failures", "none") == 0:
         print("\n==> UNSTEADY: failed beside others, passed alone. To be mended:", flush=True)
         print("\n".join(f"    {test}" for test in failed), flush=True)
     return status
