@@ -10,8 +10,8 @@ import pytest
 from docs.reference.generate import error_classes, meaning_of, pages
 from tests.docs.pages import ROOT
 
+from crucible import user_file
 from crucible.config import Config, load_config
-from crucible.images.oci import user_file
 from crucible.images.oci.settings import load_settings
 from crucible.project.file import read_file
 from crucible.project.languages import LANGUAGES
@@ -66,7 +66,11 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
     assert f"| `CRUCIBLE_RUNS_MAX` | `{config.runs_max}` |" in SETTINGS
     assert f"| `CRUCIBLE_QUEUE_MAX` | `{config.queue_max}` |" in SETTINGS
     assert f"| `CRUCIBLE_QUEUE_S` | `{config.queue_s:g}` |" in SETTINGS
-    assert len(fields(Config)) == 10
+    assert (config.provider, config.falls_back, config.transport) == ("auto", False, "local")
+    assert config.backend_cli == ()
+    assert "| `SANDBOX_PROVIDER` | unset |" in SETTINGS
+    assert "| `LOCAL_MICROVM_TRANSPORT` | `local` |" in SETTINGS
+    assert len(fields(Config)) == 14
 
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:

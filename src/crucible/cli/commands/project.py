@@ -117,8 +117,8 @@ def _of_registries() -> dict[str, Setting]:
     import os
 
     from crucible.images.oci.settings import load_settings
-    from crucible.images.oci.user_file import KEYS, gather
     from crucible.project.settings import Setting
+    from crucible.user_file import KEYS, gather
 
     load_settings()  # refuses what means nothing
     given = gather(os.environ)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crucible.errors import BadReference, BadSetting
 from crucible.images.oci.reference import DEFAULT_REGISTRY, parse_reference
-from crucible.images.oci.user_file import Given, gather
+from crucible.user_file import Given, gather
 
 DEFAULT_LIMIT_MIB = 20480
 _MIRRORS = "CRUCIBLE_REGISTRY_MIRRORS"

@@ -1,4 +1,4 @@
-"""The user's own file of settings, for what no project may decide: which registries are asked, and how.
+"""The user's own file of settings, for what no project may decide: which registries are asked, where sandboxes run.
 
 It is never looked for near a project. A variable of the same meaning goes before it.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +34,12 @@ KEYS = {
     "images": {
         "limit_mb": Key(int, "a whole number", "CRUCIBLE_IMAGE_LIMIT_MIB"),
     },
+    "provider": {
+        "mode": Key(str, "a text in quotes", "SANDBOX_PROVIDER"),
+        "fallback_to_remote": Key(bool, "true or false", "LOCAL_MICROVM_FALLBACK_TO_REMOTE"),
+        "transport": Key(str, "a text in quotes", "LOCAL_MICROVM_TRANSPORT"),
+        "backend_cli": Key(str, "a text in quotes", "LOCAL_MICROVM_BACKEND_CLI"),
+    },
 }
 
 
@@ -45,9 +50,12 @@ class Given(NamedTuple):
     origin: str
 
 
-def gather(environment: Mapping[str, str]) -> dict[str, Given]:
-    """What is set, by the name of the variable: by the variable itself, else by the file."""
-    found = _read(user_file(environment))
+def gather(environment: Mapping[str, str], *, only: str = "") -> dict[str, Given]:
+    """What is set, by the name of the variable: by the variable itself, else by the file.
+
+    With `only`, a file that does not name that section is not even parsed: this is on the path of `run`.
+    """
+    found = _read(user_file(environment), only)
     for keys in KEYS.values():
         for key in keys.values():
             if text := environment.get(key.variable):
@@ -66,9 +74,9 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
     return Path(directory) / "crucible" / "config.toml" if Path(directory).is_absolute() else None
 
 
-def _read(path: Path | None) -> dict[str, Given]:
+def _read(path: Path | None, only: str) -> dict[str, Given]:
     found: dict[str, Given] = {}
-    for section, values in _load(path).items():
+    for section, values in _load(path, only).items():
         keys = KEYS.get(section)
         if keys is None or not isinstance(values, dict):
             raise BadSetting(f"{path} has no use for {section!r}", hint=suggestion(section, KEYS))
@@ -88,12 +96,14 @@ def _text(key: Key, value: object, where: str) -> str:
         # A comma would be seen as more than one entry.
         if all(isinstance(item, str) and "," not in item for item in value):
             return ",".join(value)
+    elif type(value) is bool and key.kind is bool:
+        return "true" if value else "false"
     elif type(value) is key.kind and value != "":
         return str(value)
     raise BadSetting(f"{where} is {repr(value)[:80]}", hint=f"It must be {key.said}")
 
 
-def _load(path: Path | None) -> dict[str, Any]:
+def _load(path: Path | None, only: str) -> dict[str, Any]:
     if path is None:
         return {}
     try:
@@ -106,6 +116,10 @@ def _load(path: Path | None) -> dict[str, Any]:
         raise BadSetting(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > _MAX_BYTES:
         raise BadSetting(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+    if only.encode() not in data:
+        return {}
+    import tomllib
+
     try:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -113,7 +127,7 @@ def _load(path: Path | None) -> dict[str, Any]:
 
 
 def _refuse_foreign(path: Path, found: os.stat_result) -> None:
-    """Who can write it decides where images come from."""
+    """Who can write it decides where images come from, and where sandboxes run."""
     if not stat.S_ISREG(found.st_mode):
         return
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & _WRITABLE_BY_OTHERS:
