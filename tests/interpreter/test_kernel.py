@@ -220,6 +220,13 @@ def test_code_can_be_interrupted(kernel: Kernel) -> None:
     assert b"KeyboardInterrupt" in told
 
 
+def test_it_greets_also_while_code_runs(kernel: Kernel) -> None:
+    with kernel.ask(do="run", code="print('in')\nwhile True: pass") as running:
+        assert b"in" in running.recv(65_536)
+        with kernel.ask(do="greet") as connection:
+            assert b"execution_count" in connection.recv(65_536)
+
+
 def test_who_does_not_know_the_token_is_not_heard(kernel: Kernel) -> None:
     with kernel.ask(token="wrong", do="run", code="print(1)") as connection:
         assert connection.recv(1) == b""

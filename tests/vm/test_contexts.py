@@ -17,6 +17,22 @@ from crucible.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.vm
 
+ENDING = "import sys; sys.stdout.kernel.hear = lambda connection, token: connection.close()"
+SILENT = """
+import sys, time
+kernel = sys.stdout.kernel
+hear = kernel.hear
+kernel.hear = lambda connection, token: setattr(kernel, "hear", hear)
+"""
+OUTLIVED = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    os.closerange(0, 3)
+    time.sleep(3600)
+os._exit(1)
+"""
+
 
 async def told(
     contexts: Contexts, id: str, code: str, environment: Mapping[str, str] | None = None
@@ -63,6 +79,53 @@ async def test_the_default_context_is_found_again_and_made_again(box: Held) -> N
     again = await contexts.default(user="user", workdir="/tmp")
     (raised, _) = await told(contexts, again.id, "kept")
     assert isinstance(raised, Raised)
+
+
+async def test_a_context_whose_process_is_ending_is_made_again(box: Held) -> None:
+    """Its door may be open for a moment longer than its connections: who comes then is hung up on."""
+    contexts = Contexts(box.machine)
+    first = await contexts.default(user="user", workdir="/tmp")
+    await told(contexts, first.id, "kept = 1")
+    await told(contexts, first.id, ENDING)
+    again = await contexts.default(user="user", workdir="/tmp")
+    (raised, _) = await told(contexts, again.id, "kept")
+    assert isinstance(raised, Raised)
+
+
+async def test_a_context_that_does_not_answer_is_kept_while_its_process_lives(
+    box: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crucible.sandbox.interpreter.contexts.ANSWER_S", 0.5)
+    contexts = Contexts(box.machine)
+    first = await contexts.default(user="user", workdir="/tmp")
+    await told(contexts, first.id, "kept = 1" + SILENT)
+    again = await contexts.default(user="user", workdir="/tmp")
+    assert await value(contexts, again.id, "kept") == "1"
+
+
+async def test_a_context_whose_door_a_child_holds_is_made_again(
+    box: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crucible.sandbox.interpreter.contexts.ANSWER_S", 0.5)
+    contexts = Contexts(box.machine)
+    first = await contexts.default(user="user", workdir="/tmp")
+    pid = int(await value(contexts, first.id, "kept = 1\nimport os\nos.getpid()"))
+    running = asyncio.create_task(told(contexts, first.id, OUTLIVED))
+    async with asyncio.timeout(60):
+        while await contexts._exists(pid):
+            pass
+    running.cancel()
+    again = await contexts.default(user="user", workdir="/tmp")
+    (raised, _) = await told(contexts, again.id, "kept")
+    assert isinstance(raised, Raised)
+
+
+async def test_two_who_ask_at_once_get_the_same_default_context(box: Held) -> None:
+    contexts = [Contexts(box.machine), Contexts(box.machine)]
+    made = await asyncio.gather(*(one.default(user="user", workdir="/tmp") for one in contexts))
+    pids = [await value(one, "default", "import os; os.getpid()") for one in contexts]
+    assert made[0] == made[1]
+    assert pids[0] == pids[1]
 
 
 async def test_a_context_can_be_restarted_and_removed(box: Held) -> None:

@@ -6,6 +6,7 @@ So whoever holds it next finds them.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -13,6 +14,7 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping
 from importlib.resources import files
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from crucible.errors import (
     CommandNotFound,
@@ -32,7 +34,10 @@ PYTHON: Final = "python"
 MAX_ADDRESS: Final = 65_536
 MAX_CONTEXTS: Final = 64
 START_S: Final = 60.0
+ANSWER_S: Final = 10.0
 _ID: Final = re.compile(r"[a-z0-9-]{1,64}\Z")
+# Two who ask for the default context of a new sandbox at once get the same one.
+_making: Final[WeakKeyDictionary[Session, asyncio.Lock]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +98,15 @@ class Contexts:
         self, *, user: str, workdir: str, environment: Mapping[str, str] | None = None
     ) -> Context:
         """Made again if it has ended."""
-        with contextlib.suppress(ContextMissing):
-            address = await self._find("default")
-            if await self._answers(address):
-                return address.context
-            await self.remove("default")
-        return await self.create(user=user, workdir=workdir, environment=environment, id="default")
+        async with _making.setdefault(self._session, asyncio.Lock()):
+            with contextlib.suppress(ContextMissing):
+                address = await self._find("default")
+                if await self._answers(address):
+                    return address.context
+                await self.remove("default")
+            return await self.create(
+                user=user, workdir=workdir, environment=environment, id="default"
+            )
 
     async def all(self) -> list[Context]:
         found = []
@@ -201,11 +209,27 @@ class Contexts:
         return await conversation.ask(self._session, address.context.id, address.port, request)
 
     async def _answers(self, address: _Address) -> bool:
+        """A process that is ending may still have its door open, so that a connection alone proves nothing."""
         try:
-            stream = await self._session.dial(address.port)
+            stream = await self._ask(address, {"do": "greet"})
+        except ContextMissing:
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return bool(await stream.read())
+        except ConnectionResetError:
+            return False
+        except TimeoutError:
+            # Code that lets no other thread run keeps it silent; a child that has its door may outlive it.
+            return await self._exists(address.pid)
+        finally:
+            await stream.close()
+
+    async def _exists(self, pid: int) -> bool:
+        try:
+            await self._session.files.stat(b"/proc/%d" % pid)
         except GuestRefused:
             return False
-        await stream.close()
         return True
 
 

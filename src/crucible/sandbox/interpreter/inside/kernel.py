@@ -299,7 +299,9 @@ class Kernel:
                     return
             except (OSError, ValueError, AttributeError, RecursionError):
                 return
-            if request.get("do") == "interrupt":
+            if request.get("do") == "greet":
+                Job(request, connection).tell(type="end", execution_count=self.count)
+            elif request.get("do") == "interrupt":
                 self.interrupt(self.current)
             elif request.get("do") == "run":
                 self.attend(Job(request, connection))
