@@ -119,6 +119,7 @@ def test_what_was_probably_meant_is_suggested(
 
 def test_a_subcommand_goes_before_an_operand_of_its_name() -> None:
     assert parse(SNAPSHOT, ["list"]).command.path == "snapshot list"
+    assert parse(SNAPSHOT, ["ls"]).command.path == "snapshot list"
     assert parse(SNAPSHOT, ["create", "list"]).word("NAME") == "list"
     assert parse(SNAPSHOT, ["box", "list"]).command is SNAPSHOT
 

@@ -14,6 +14,7 @@ from tests.client.scripted_service import Peer, ScriptedService
 from crucible.cli.commands.run import _entrypoint
 from crucible.cli.main import main
 from crucible.client.protocol import ERRORS, OUTPUT, SOCKET_NAME
+from crucible.errors import EXIT_REFUSED
 
 Told = list[dict[str, Any]]
 Serve = Callable[..., Told]
@@ -135,6 +136,14 @@ def test_create_sends_the_whole_specification(serve: Serve, tmp_path: Path) -> N
             },
         }
     ]
+
+
+@pytest.mark.parametrize("off", [["--no-network"], ["--network", "off"]])
+def test_what_is_to_reach_no_network_can_be_allowed_none(
+    off: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["create", "box", *off, "--allow", "example.com"]) == EXIT_REFUSED
+    assert "bad-usage" in capsys.readouterr().err
 
 
 def test_an_error_of_the_owner_is_shown_and_its_status_ours(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from crucible.cli.table import ALIASES
 from crucible.errors import Refused, suggestion
 
 Run = Callable[["Arguments"], int]
@@ -47,6 +48,9 @@ class Option:
         self.help = help
         self.is_repeatable = is_repeatable
         self.choices = choices
+
+
+JSON = Option("json", "print JSON")
 
 
 class Operand:
@@ -214,7 +218,7 @@ def parse(command: Command, words: list[str]) -> Arguments:
 
 def _subcommand(command: Command, words: list[str]) -> Command | None:
     for candidate in command.subcommands:
-        if words and words[0] == candidate.name:
+        if words and ALIASES.get(words[0], words[0]) == candidate.name:
             return candidate
     if not command.is_group:
         return None

@@ -36,7 +36,9 @@ def command_help(command: Command) -> str:
         f"       crucible {sub.path} ...\n" for sub in command.subcommands if not command.is_group
     )
     parts.extend(_section("Arguments", [_operand_row(operand) for operand in command.operands]))
-    parts.extend(_section("Commands", [(sub.name, sub.summary) for sub in command.subcommands]))
+    parts.extend(
+        _section("Commands", [(_with_alias(sub.name), sub.summary) for sub in command.subcommands])
+    )
     parts.extend(_section("Options", [_option_row(option) for option in command.options]))
     if command.notes:
         parts.append(f"\n{command.notes.strip()}\n")

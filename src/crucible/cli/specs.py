@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Option
+from crucible.cli.grammar import Arguments, BadUsage, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -328,6 +328,11 @@ def options(arguments: Arguments) -> dict[str, Any]:
     for name in ("allow", "deny"):
         if rules := arguments.values(name):
             fields[name] = rules
+    if fields.get("network") == "off" and "allow" in fields:
+        raise BadUsage(
+            "--allow lets a sandbox reach a host, and it was to reach no network",
+            hint="Leave out --no-network and --network off, or --allow",
+        )
     for name, target in (("read-only", "read_only"), ("drop-capabilities", "drop_capabilities")):
         if arguments.flag(name):
             fields[target] = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, BadUsage, Command, Option
+from crucible.cli.grammar import JSON, Arguments, BadUsage, Command, Option
 from crucible.errors import DaemonRunning
 
 TYPE_CHECKING = False
@@ -183,7 +183,7 @@ COMMANDS = (
             Command(
                 "status",
                 status,
-                options=(Option("json", "print JSON"),),
+                options=(JSON,),
                 summary="Show how the daemon is",
                 notes="The exit status is 0 when it runs and 3 when it does not.",
                 examples=(("crucible daemon status --json", "for programs"),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.cli import specs
-from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, BadUsage, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,7 +205,6 @@ def _row(name: str, values: dict[str, Any]) -> tuple[str, ...]:
 
 
 _NAME = Operand("NAME", "the sandbox", complete="sandbox")
-_JSON = Option("json", "print JSON")
 
 COMMANDS = (
     Command(
@@ -216,7 +215,7 @@ COMMANDS = (
                 "NAME", "the sandboxes (default: all that run)", arity="any", complete="sandbox"
             ),
         ),
-        options=(_JSON,),
+        options=(JSON,),
         examples=(("crucible stats box", "processor time, memory, disk, processes"),),
     ),
     Command(
@@ -247,7 +246,7 @@ COMMANDS = (
                 metavar="[HERE:]THERE",
                 is_repeatable=True,
             ),
-            _JSON,
+            JSON,
         ),
         examples=(
             ("crucible ports box", "8080, when a server inside listens there"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand, Option
 from crucible.cli.specs import whole_number
 
 _MOST_FORKS = 100
@@ -53,7 +53,7 @@ COMMANDS = (
         options=(
             Option("count", f"how many copies, up to {_MOST_FORKS} (default: 1)", metavar="N"),
             Option("name", "what their names begin with (default: the sandbox's)", metavar="STEM"),
-            Option("json", "print JSON"),
+            JSON,
         ),
         notes="Each copy has the memory, programs and disk of the original, and ids of its own.",
         examples=(("crucible fork box --count 3", "box-1, box-2 and box-3, all running"),),

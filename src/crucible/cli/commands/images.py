@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.cli.commands.image_build import BUILD
-from crucible.cli.grammar import Arguments, BadUsage, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, BadUsage, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,7 +231,6 @@ def _store() -> Store:
 
 _NAME = Operand("NAME", "the image", complete="image")
 _NAMES = Operand("NAME", "the images", arity="many", complete="image")
-_JSON = Option("json", "print JSON")
 
 _SUBCOMMANDS = (
     Command(
@@ -265,7 +264,7 @@ _SUBCOMMANDS = (
     Command(
         "list",
         list_images,
-        options=(_JSON, Option("quiet", "print names only", short="q")),
+        options=(JSON, Option("quiet", "print names only", short="q")),
         summary="List the images on this machine",
         examples=(("crucible image list", "names, sizes, and who uses them"),),
     ),
@@ -273,7 +272,7 @@ _SUBCOMMANDS = (
         "inspect",
         inspect,
         operands=(_NAME,),
-        options=(_JSON, Option("verify", "read every byte and compare it with its digest")),
+        options=(JSON, Option("verify", "read every byte and compare it with its digest")),
         summary="Show everything known about an image",
         examples=(("crucible image inspect base", "what it was made of and how it runs"),),
     ),

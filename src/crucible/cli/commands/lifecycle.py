@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ COMMANDS = (
         prune,
         options=(
             Option("yes", "do not ask, also on a terminal", short="y"),
-            Option("json", "print JSON"),
+            JSON,
         ),
         notes="Prints the names of those it removed. What is running or paused stays.",
         examples=(("crucible prune", "remove all that are stopped or were never started"),),

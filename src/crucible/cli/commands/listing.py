@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ COMMANDS = (
         "list",
         list_sandboxes,
         options=(
-            Option("json", "print JSON"),
+            JSON,
             Option("quiet", "print names only", short="q"),
         ),
         examples=(("crucible list --json", "everything that is recorded, for programs"),),
@@ -139,7 +139,7 @@ COMMANDS = (
         "inspect",
         inspect,
         operands=(Operand("NAME", "the sandbox", complete="sandbox"),),
-        options=(Option("json", "print JSON"),),
+        options=(JSON,),
         examples=(("crucible inspect box", "state, sizes, isolation, where its files are"),),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ the command for those that are missing.""",
         doctor,
         options=(
             Option("quick", "boot no machine and read no image: only what can be seen at once"),
-            Option("json", "print JSON"),
+            JSON,
         ),
         notes="Boots a machine to prove that it works. The exit status is 125 when something is missing.",
         examples=(("crucible doctor", "what works, what is missing, and the exact fix"),),
@@ -123,7 +123,7 @@ the command for those that are missing.""",
     Command(
         "version",
         version,
-        options=(Option("json", "print JSON"),),
+        options=(JSON,),
         examples=(("crucible version", "also `crucible --version`"),),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def _change(arguments: Arguments, change: dict[str, Any]) -> int:
 
 _NAME = Operand("NAME", "the sandbox", complete="sandbox")
 _RULES = Operand("RULE", "example.org, *.example.org, host:port, an address, @set", arity="many")
-_JSON = (Option("json", "print JSON"),)
 
 COMMANDS = (
     Command(
@@ -63,7 +62,7 @@ Changes hold at once: what is open and not allowed any more is cut.""",
                 "show",
                 show,
                 operands=(_NAME,),
-                options=_JSON,
+                options=(JSON,),
                 summary="Show what a sandbox may reach",
                 examples=(("crucible network show box", "its mode and its rules"),),
             ),
@@ -71,7 +70,7 @@ Changes hold at once: what is open and not allowed any more is cut.""",
                 "allow",
                 allow,
                 operands=(_NAME, _RULES),
-                options=_JSON,
+                options=(JSON,),
                 summary="Let a sandbox reach a host",
                 examples=(
                     ("crucible network allow box db.example.org:5432", "one port of a host"),
@@ -81,7 +80,7 @@ Changes hold at once: what is open and not allowed any more is cut.""",
                 "deny",
                 deny,
                 operands=(_NAME, _RULES),
-                options=_JSON,
+                options=(JSON,),
                 summary="Never let a sandbox reach a host",
                 examples=(
                     ("crucible network deny box '*.example.org'", "whatever is below a name"),
@@ -91,7 +90,7 @@ Changes hold at once: what is open and not allowed any more is cut.""",
                 "remove",
                 remove,
                 operands=(_NAME, _RULES),
-                options=_JSON,
+                options=(JSON,),
                 summary="Take rules back",
                 examples=(
                     ("crucible network remove box example.org", "as if it had never been said"),
@@ -101,7 +100,7 @@ Changes hold at once: what is open and not allowed any more is cut.""",
                 "mode",
                 mode,
                 operands=(_NAME, Operand("MODE", "off, allowlist or full")),
-                options=_JSON,
+                options=(JSON,),
                 summary="Turn the network off, or to what the rules allow, or to all that is public",
                 examples=(("crucible network mode box off", "cut it off"),),
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crucible.cli import specs
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ COMMANDS = (
         "detect",
         detect,
         operands=(Operand("CMD", "the command that would be run", arity="any"),),
-        options=(*_IMAGE_OPTIONS, *_FILE_OPTIONS, Option("json", "print JSON")),
+        options=(*_IMAGE_OPTIONS, *_FILE_OPTIONS, JSON),
         notes="""\
 What is named wins: --image, CRUCIBLE_IMAGE, crucible.toml, then devcontainer.json.
 Otherwise the image is guessed from the command, then from the files of the directory,
@@ -170,7 +170,7 @@ output.""",
             Command(
                 "show",
                 show,
-                options=(*specs.OPTIONS, Option("json", "print JSON")),
+                options=(*specs.OPTIONS, JSON),
                 summary="Tell each setting of a sandbox and where it comes from",
                 examples=(("crucible config show --profile restrictive", "what a profile sets"),),
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ _SUBCOMMANDS = (
     Command(
         "list",
         list_snapshots,
-        options=(Option("json", "print JSON"), Option("quiet", "print tags only", short="q")),
+        options=(JSON, Option("quiet", "print tags only", short="q")),
         summary="List snapshots",
         examples=(("crucible snapshot list", "tags, sizes, and which sandbox each was taken of"),),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, BadUsage, Command, Option
+from crucible.cli.grammar import JSON, Arguments, BadUsage, Command, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ COMMANDS = (
             Command(
                 "df",
                 df,
-                options=(Option("json", "print JSON"),),
+                options=(JSON,),
                 summary="Show what uses how much space",
                 examples=(("crucible system df", "images, templates, sandboxes, snapshots"),),
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,8 +95,6 @@ def _row(token: Token) -> tuple[str, ...]:
     )
 
 
-_JSON = Option("json", "print JSON")
-
 COMMANDS = (
     Command(
         "token",
@@ -118,7 +116,7 @@ them share: images, volumes, tokens, files of the host.""",
                     ),
                     Option("expires", "how long it is good, like 12h or 30d", metavar="DURATION"),
                     Option("sandbox", "the only sandbox it is good for", metavar="NAME"),
-                    _JSON,
+                    JSON,
                 ),
                 summary="Make a token and print it, this once",
                 examples=(("crucible token create ci --expires 30d", "for a program"),),
@@ -126,7 +124,7 @@ them share: images, volumes, tokens, files of the host.""",
             Command(
                 "list",
                 show_all,
-                options=(_JSON,),
+                options=(JSON,),
                 summary="List tokens, without their texts",
                 examples=(("crucible token list", "who may do what, and how long"),),
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import Arguments, Command, Operand, Option
+from crucible.cli.grammar import JSON, Arguments, Command, Operand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def _row(volume: Volume) -> tuple[str, str, str]:
 
 
 _NAME = (Operand("NAME", "the volume"),)
-_JSON = (Option("json", "print JSON"),)
 
 COMMANDS = (
     Command(
@@ -85,7 +84,7 @@ can read it with `--volume NAME:TARGET:ro`.""",
             Command(
                 "list",
                 show_all,
-                options=_JSON,
+                options=(JSON,),
                 summary="List volumes",
                 examples=(("crucible volume list", "their sizes and when they were changed"),),
             ),
@@ -100,7 +99,7 @@ can read it with `--volume NAME:TARGET:ro`.""",
                 "inspect",
                 inspect,
                 operands=_NAME,
-                options=_JSON,
+                options=(JSON,),
                 summary="Show a volume and who uses it",
                 examples=(("crucible volume inspect shared", "also which sandboxes name it"),),
             ),
