@@ -12,7 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import crucible
-from benchmarks import copies, crowd, guests, machine, pulls, report, starts, streams, warm
+from benchmarks import (
+    copies,
+    crowd,
+    guests,
+    machine,
+    pulls,
+    report,
+    requests,
+    starts,
+    streams,
+    warm,
+)
 from benchmarks.figures import Figure
 from benchmarks.place import Place, open_place
 from benchmarks.report import Report
@@ -22,7 +33,7 @@ from crucible.config import load_config
 from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
-FAMILIES = ("starts", "warm", "inside", "crowd", "copies", "streams", "pulls")
+FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -68,6 +79,12 @@ def _families(
         "starts": lambda: starts.measure(place, runner, rounds=5 if is_quick else 50),
         "warm": lambda: warm.measure(
             place, rounds=5 if is_quick else 50, crowd=24 if is_quick else 500
+        ),
+        "requests": lambda: requests.measure(
+            place,
+            rounds=5 if is_quick else 50,
+            streams=1 if is_quick else 5,
+            alive=10 if is_quick else 100,
         ),
         "inside": lambda: guests.measure(place, runner, rounds=2 if is_quick else 20),
         "crowd": lambda: crowd.measure(

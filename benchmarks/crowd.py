@@ -39,7 +39,7 @@ def measure(place: Place, *, count: int, rounds: int) -> list[Figure]:
         # Others may have freed more meanwhile than the sandboxes took: then this tells nothing.
         if taken > 0:
             samples.available.append(taken / count)
-        held = _proportional_mb(place)
+        held = held_mb(place)
         if held is not None:
             samples.proportional.append(held / count)
         _remove_all(place)
@@ -99,7 +99,7 @@ def _available_mb() -> float:
     raise RuntimeError("the kernel does not tell what memory is available")
 
 
-def _proportional_mb(place: Place) -> float | None:
+def held_mb(place: Place) -> float | None:
     """What the machines, what wraps them, and the owner hold; pages they share are counted once in all."""
     pids = [place.owner_pid()]
     for record in place.records():

@@ -52,7 +52,14 @@ class MovesAtLeast:
     per_second: float
 
 
-Target = AtMostTimes | FasterThan | AtMost | MovesAtLeast
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailAtMost:
+    """Its 99th percentile is at most so many times its median."""
+
+    factor: float
+
+
+Target = AtMostTimes | FasterThan | AtMost | MovesAtLeast | TailAtMost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +96,7 @@ def summarize(samples: Sequence[float]) -> Summary:
 
 
 def judge(figure: Figure, figures: Mapping[str, Figure]) -> list[Judgement]:
-    """One for each target, by the median."""
+    """One for each target, by the median unless the target is about the tail."""
     return [_judge(target, figure, figures) for target in figure.targets]
 
 
@@ -113,6 +120,10 @@ def _judge(target: Target, figure: Figure, figures: Mapping[str, Figure]) -> Jud
             rate = megabytes / seconds if seconds else None
             fits = rate is not None and rate >= per_second
             return _verdict(f"at least {per_second:g} MB/s", rate, "{:.0f} MB/s", fits)
+        case TailAtMost(factor=factor):
+            ratio = _tail(figure)
+            fits = ratio is not None and ratio <= factor
+            return _verdict(f"p99 at most {factor:g} x its p50", ratio, "{:.2f} x", fits)
 
 
 def _verdict(wanted: str, value: float | None, form: str, is_met: bool) -> Judgement:
@@ -126,6 +137,13 @@ def _ratio(upper: Figure | None, lower: Figure | None) -> float | None:
         return None
     above, below = _median(upper), _median(lower)
     return above / below if above is not None and below else None
+
+
+def _tail(figure: Figure) -> float | None:
+    if not figure.samples:
+        return None
+    found = summarize(figure.samples)
+    return found.p99 / found.p50 if found.p50 else None
 
 
 def _median(figure: Figure) -> float | None:

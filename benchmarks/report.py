@@ -14,6 +14,7 @@ from benchmarks.figures import (
     FasterThan,
     Figure,
     MovesAtLeast,
+    TailAtMost,
     Target,
     judge,
     summarize,
@@ -22,7 +23,7 @@ from benchmarks.figures import (
 FORMAT = 1
 _HEADINGS = ("what", "n", "p50", "p95", "p99", "max", "", "wanted", "found", "verdict")
 _TARGETS: dict[str, type[Target]] = {
-    kind.__name__: kind for kind in (AtMost, AtMostTimes, FasterThan, MovesAtLeast)
+    kind.__name__: kind for kind in (AtMost, AtMostTimes, FasterThan, MovesAtLeast, TailAtMost)
 }
 
 

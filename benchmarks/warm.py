@@ -49,14 +49,14 @@ def _measure(place: Place, podman: list[str], rounds: int, crowd: int) -> list[F
 
 
 def _run(place: Place) -> Readings:
-    _wait_until_full(place)
+    wait_until_full(place)
     wall = timed([*crucible(), "run", "--", "true"], place.environment)
     stages = place.durations()
     readings = {f"warm-{name}": stages[name] for name in STAGES if name in stages}
     return {"warm": wall, **readings, "warm-rest": wall - stages.get("total", 0.0)}
 
 
-def _wait_until_full(place: Place) -> None:
+def wait_until_full(place: Place) -> None:
     deadline = time.monotonic() + _FULL_DEADLINE_S
     while _status(place)["pool"]["warm"] < 2 and time.monotonic() < deadline:
         time.sleep(0.05)

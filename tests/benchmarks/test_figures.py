@@ -10,6 +10,7 @@ from benchmarks.figures import (
     Figure,
     Judgement,
     MovesAtLeast,
+    TailAtMost,
     Target,
     judge,
     summarize,
@@ -50,6 +51,13 @@ def test_a_multiple_of_another_figure_is_judged_by_the_medians(factor: float, ve
     (found,) = judged(slow, figure("base", 1, 10, 11))
     assert (found.verdict, found.found) == (verdict, "5.00 x")
     assert found.wanted == f"at most {factor:g} x `base`"
+
+
+@pytest.mark.parametrize("worst, verdict", [(40, "met"), (41, "missed")])
+def test_a_tail_is_judged_by_the_figures_own_median(worst: float, verdict: str) -> None:
+    samples = [10.0] * 98 + [worst] * 2
+    (found,) = judged(figure("run", *samples, targets=(TailAtMost(factor=4),)))
+    assert (found.verdict, found.wanted) == (verdict, "p99 at most 4 x its p50")
 
 
 @pytest.mark.parametrize("factor, verdict", [(20, "met"), (21, "missed")])

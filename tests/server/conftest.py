@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -13,12 +14,16 @@ from tests.conftest import Run
 
 from crucible import assemble
 from crucible.config import Config
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.service.dispatch import Service
 from crucible.server.journal import Journal
 from crucible.server.listening import Address, HttpDoors
 from crucible.server.serving import http_doors
 from crucible.server.store import Store
 from crucible.server.tokens import Scope, create_token
+
+if TYPE_CHECKING:
+    from tests.server.scripted import Staged
 
 
 class Server:
@@ -65,15 +70,22 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def serving(
     home: Path, *, journal: Journal | None = None, **options: object
 ) -> AsyncIterator[Server]:
-    config = Config(home=home, pulls_images=False)
-    manager = assemble.manager(config)
+    manager = assemble.manager(Config(home=home, pulls_images=False))
+    async with opened(manager, journal=journal, **options) as doors:
+        yield Server(doors)
+
+
+@asynccontextmanager
+async def opened(
+    manager: Manager, *, journal: Journal | None = None, **options: object
+) -> AsyncIterator[HttpDoors]:
     service = Service(manager)
-    store = Store(home)
+    store = Store(manager.config.home)
     address = Address(port=0, **{"requests_per_second": 0, **options})  # type: ignore[arg-type]
     doors = http_doors(service, store, address, journal=journal or Journal(None))
     await doors.open()
     try:
-        yield Server(doors)
+        yield doors
     finally:
         await doors.drain()
         for held in list(manager.held.values()):
@@ -87,6 +99,16 @@ async def serving(
 def bare(run: Run, tmp_path: Path) -> Iterator[Server]:
     """Doors to a home with nothing in it: no image, no machine."""
     context = serving(tmp_path / "home")
+    yield run(context.__aenter__())
+    run(context.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def staged(run: Run, tmp_path: Path) -> Iterator[Staged]:
+    """Doors to sandboxes whose commands are played by the test."""
+    from tests.server.scripted import staging
+
+    context = staging(tmp_path / "home")
     yield run(context.__aenter__())
     run(context.__aexit__(None, None, None))
 

@@ -68,6 +68,26 @@ class CommandEnded(Refused):
         super().__init__(f"Command {number} of sandbox {sandbox!r} has ended")
 
 
+class FellBehind(Refused):
+    code = "fell-behind"
+
+    def __init__(self, command: int, most_bytes: int) -> None:
+        super().__init__(
+            f"Whoever looked on at command {command} was more than {most_bytes >> 20} MiB behind it",
+            hint="Look on again from the last event that was read",
+        )
+
+
+class TooManyOnlookers(Refused):
+    code = "too-many-onlookers"
+
+    def __init__(self, command: int, most: int) -> None:
+        super().__init__(
+            f"{most} are looking on at command {command} already",
+            hint="Try again when one of them has left",
+        )
+
+
 class ContextMissing(Refused):
     code = "context-missing"
 

@@ -7,37 +7,41 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import traceback
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crucible.errors import CrucibleError, GuestSilent, Refused, SandboxError
+from crucible.errors import (
+    CrucibleError,
+    GuestSilent,
+    Refused,
+    SandboxError,
+    TooManyOnlookers,
+)
 from crucible.sandbox.holding import Held
 from crucible.sandbox.limits import Limit
 from crucible.sandbox.output_log import StreamLog
 from crucible.sandbox.session import Channel, Chunk, ExecInfo, Exit, Process
+from crucible.sandbox.watching import HEARD, Onlooker, Starts, Watcher, beginnings
 from crucible.values import replace
 
 HANGUP_GRACE_S = 5.0
+MOST_ONLOOKERS = 32
 _SIGHUP = 1
 _SIGKILL = 9
-_HEARD = (Channel.OUTPUT, Channel.ERRORS)
 
-Starts = dict[Channel, int]
 Ended = Callable[["Execution"], None]
-
-
-def beginnings() -> Starts:
-    return dict.fromkeys(_HEARD, 0)
 
 
 class Execution:
     """A command under way, or one that ended. Without `kept` only those who watch from its start on see all of it.
 
     Its pace is that of its slowest watcher: what one has not taken stays with the guest, whose window bounds
-    what lies here. Without watchers it goes at the log's pace. `facts` describe it, as the log has them.
+    what lies here. Without watchers it goes at the log's pace. Who merely looks on never slows it: an onlooker that
+    falls too far behind is told so, and can come back for what the log has. `facts` describe it, as the log has them;
+    `ended_at` is when the guest told how it ended, on the clock of `time.perf_counter`.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Execution:
         self.pid = source.pid
         self.input_taken = 0
         self.exit: Exit | None = None
+        self.ended_at = 0.0
         self.failure: CrucibleError | None = None
         self.limit: Limit | None = None
         self.is_given_up = False
@@ -67,6 +72,7 @@ class Execution:
         self._ended = ended
         self._done = asyncio.Event()
         self._watchers: list[Watcher] = []
+        self._onlookers: list[Onlooker] = []
         self._unwatched = asyncio.Event()
         self._unwatched.set()
         # Of each channel: where what is read next begins, and up to where the guest need not keep it.
@@ -102,14 +108,21 @@ class Execution:
     def watch(self, starts: Starts | None = None) -> Watcher:
         """Follows it from these offsets on: first what the log has, then what comes."""
         starts = starts or beginnings()
-        # The log is only read for what it alone has: it may be long, and most watch from the start.
-        is_behind = any(starts[channel] < end for channel, end in self._ends.items())
-        backlog = self.kept.since(starts) if self.kept is not None and is_behind else []
-        watcher = Watcher(self, starts, backlog, self._ends)
+        watcher = Watcher(self, starts, self._backlog(starts), self._ends)
         if not self.is_done:
             self._watchers.append(watcher)
             self._unwatched.clear()
         return watcher
+
+    def look_on(self, starts: Starts | None = None) -> Onlooker:
+        """The same for somebody whose pace is not the command's. Raises TooManyOnlookers."""
+        if len(self._onlookers) >= MOST_ONLOOKERS:
+            raise TooManyOnlookers(self.stream, MOST_ONLOOKERS)
+        starts = starts or beginnings()
+        onlooker = Onlooker(self, starts, self._backlog(starts), self._ends)
+        if not self.is_done:
+            self._onlookers.append(onlooker)
+        return onlooker
 
     @contextmanager
     def watching(self, starts: Starts | None = None) -> Iterator[Watcher]:
@@ -118,6 +131,14 @@ class Execution:
             yield watcher
         finally:
             watcher.close()
+
+    @contextmanager
+    def looking_on(self, starts: Starts | None = None) -> Iterator[Watcher]:
+        onlooker = self.look_on(starts)
+        try:
+            yield onlooker
+        finally:
+            onlooker.close()
 
     async def follow(self, starts: Starts | None = None) -> AsyncGenerator[Chunk, None]:
         """All its output from these offsets on, to its end. What was given counts as taken when more is asked for."""
@@ -166,7 +187,10 @@ class Execution:
 
     def leave(self, watcher: Watcher) -> None:
         """What a watcher that left did not take need not wait for it."""
-        if watcher in self._watchers:
+        if isinstance(watcher, Onlooker):
+            with contextlib.suppress(ValueError):
+                self._onlookers.remove(watcher)
+        elif watcher in self._watchers:
             self._watchers.remove(watcher)
             self.grant()
         if not self._watchers:
@@ -176,13 +200,18 @@ class Execution:
         """Tells the guest what all watchers have taken."""
         if self._process is None:
             return
-        for channel in _HEARD:
+        for channel in HEARD:
             end = self._ends[channel]
             taken = min((one.taken[channel] for one in self._watchers), default=end)
             count = min(taken, end) - self._granted[channel]
             if count > 0:
                 self._granted[channel] += count
                 self._process.grant(channel, count)
+
+    def _backlog(self, starts: Starts) -> list[Chunk]:
+        # The log is only read for what it alone has: it may be long, and most watch from the start.
+        is_behind = any(starts[channel] < end for channel, end in self._ends.items())
+        return self.kept.since(starts) if self.kept is not None and is_behind else []
 
     def _take_up(self, process: Process, at: Starts) -> None:
         self._process = process
@@ -201,6 +230,7 @@ class Execution:
                         await self._attached.wait()
                 await self.attach()
                 self.exit = await self._read_all()
+                self.ended_at = time.perf_counter()
             except CrucibleError as error:
                 self.failure = error
             except Exception as error:
@@ -237,7 +267,7 @@ class Execution:
         # The guest's memory may begin later than where we asked it to.
         self._granted[channel] += max(0, chunk.offset - self._ends[channel])
         self._ends[channel] = chunk.offset + len(admitted.data)
-        for watcher in self._watchers:
+        for watcher in (*self._watchers, *self._onlookers):
             watcher.offer(admitted)
         self.grant()
         over = len(chunk.data) - len(admitted.data)
@@ -256,7 +286,7 @@ class Execution:
 
     def _settle_done(self) -> None:
         self._done.set()
-        for watcher in self._watchers:
+        for watcher in (*self._watchers, *self._onlookers):
             watcher.wake()
 
     def _why(self) -> CrucibleError:
@@ -271,66 +301,3 @@ async def hang_up(process: Process, ended: Callable[[], Awaitable[object]]) -> N
             await ended()
     with contextlib.suppress(CrucibleError):
         await process.forget()
-
-
-class Watcher:
-    """One who follows a command. What it got and has not `taken` yet holds the command back."""
-
-    def __init__(
-        self, execution: Execution, starts: Starts, backlog: list[Chunk], ends: Starts
-    ) -> None:
-        self.execution = execution
-        self.taken = dict(starts)
-        self._position = dict(starts)
-        self._chunks: deque[Chunk] = deque()
-        self._woken = asyncio.Event()
-        for chunk in backlog:
-            room = ends[chunk.channel] - chunk.offset
-            if room > 0:
-                self.offer(replace(chunk, data=chunk.data[:room]))
-        # Where each channel really goes on: what was asked for may not be kept any more.
-        self.begins = {channel: self._first(channel) for channel in _HEARD}
-
-    async def next(self) -> Chunk | None:
-        """The next bytes of either channel, None at the end; raises what the sandbox failed with."""
-        while not self._chunks:
-            if self.execution.is_done:
-                if self.execution.failure is not None:
-                    await self.execution.wait()
-                return None
-            self._woken.clear()
-            await self._woken.wait()
-        return self._chunks.popleft()
-
-    async def chunks(self) -> AsyncGenerator[Chunk, None]:
-        """All that comes, to the end. What was given counts as taken when more is asked for."""
-        while (chunk := await self.next()) is not None:
-            yield chunk
-            self.take(chunk.channel, len(chunk.data))
-
-    def take(self, channel: Channel, count: int) -> None:
-        self.taken[channel] += count
-        self.execution.grant()
-
-    def offer(self, chunk: Chunk) -> None:
-        position = self._position[chunk.channel]
-        known = max(0, position - chunk.offset)
-        if known >= len(chunk.data):
-            return
-        if known:
-            chunk = replace(chunk, offset=position, data=chunk.data[known:])
-        # What nobody has any more counts as taken.
-        self.taken[chunk.channel] += chunk.offset - position
-        self._position[chunk.channel] = chunk.offset + len(chunk.data)
-        self._chunks.append(chunk)
-        self.wake()
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def close(self) -> None:
-        self.execution.leave(self)
-
-    def _first(self, channel: Channel) -> int:
-        found = (chunk.offset for chunk in self._chunks if chunk.channel is channel)
-        return next(found, self._position[channel])

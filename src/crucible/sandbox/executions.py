@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from crucible.errors import CommandMissing
-from crucible.sandbox.execution import Execution, Starts, beginnings
+from crucible.sandbox.execution import Execution
 from crucible.sandbox.holding import Held
 from crucible.sandbox.limits import limit_met
 from crucible.sandbox.manager import Manager
@@ -16,6 +16,7 @@ from crucible.sandbox.output_log import OutputLog, StreamLog
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.service.audit import write_audit
 from crucible.sandbox.session import Chunk, Command, Exit
+from crucible.sandbox.watching import Starts, beginnings
 from crucible.values import asdict, dataclass
 
 # How long a command that had a client when its holder died stands still for that client to come back.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, closing, nullcontext
 
-from crucible.errors import CrucibleError
-from crucible.sandbox.execution import Execution, Starts, beginnings
+from crucible.errors import CrucibleError, TooManyOnlookers
+from crucible.sandbox.execution import Execution
 from crucible.sandbox.executions import Past
-from crucible.sandbox.session import Channel
+from crucible.sandbox.session import Channel, Chunk
+from crucible.sandbox.watching import Starts, beginnings
 from crucible.server.models.commands import CommandFacts, Encoding, Ending, LimitMet, Result
 from crucible.server.problems import fields_of
 from crucible.server.streaming import Numbering, event
@@ -52,24 +53,57 @@ async def collect(execution: Execution, input: bytes, *, most: int, encoding: En
 
 
 async def events(
-    command: Execution | Past, request_id: str, starts: Starts | None = None, input: bytes = b""
+    execution: Execution, request_id: str, input: bytes = b""
 ) -> AsyncGenerator[bytes, None]:
-    """`started`, then `output` and `errors`, then `exit` or, if its sandbox failed, `error`."""
-    starts = starts or beginnings()
-    numbering = Numbering(starts)
-    feeding = None
-    if input and isinstance(command, Execution):
-        feeding = asyncio.ensure_future(feed(command, input))
-    watching = command.watching(starts) if isinstance(command, Execution) else nullcontext()
+    """For who began it: `started`, then `output` and `errors`, then `exit` or, if its sandbox failed, `error`."""
+    feeding = asyncio.ensure_future(feed(execution, input)) if input else None
     try:
         # Before anything is told: what is said meanwhile must not be lost.
-        with watching as watcher:
-            yield event("started", CommandFacts.of(command).model_dump())
-            coming = command.follow(starts) if watcher is None else watcher.chunks()
-            async with aclosing(coming) as following:
-                async for chunk in following:
-                    if told := numbering.tell(chunk):
-                        yield told
+        with execution.watching() as watcher:
+            async with aclosing(
+                _told(execution, watcher.chunks(), beginnings(), request_id)
+            ) as told:
+                async for one in told:
+                    yield one
+    finally:
+        if feeding is not None:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+
+
+async def events_seen(
+    command: Execution | Past, request_id: str, starts: Starts
+) -> AsyncGenerator[bytes, None]:
+    """The same for who looks on: it never slows the command. One that falls too far behind is told `error` and
+    comes back with the number of the last event it read."""
+    if isinstance(command, Past):
+        onlooker, chunks = None, command.follow(starts)
+    else:
+        try:
+            onlooker = command.look_on(starts)
+        except TooManyOnlookers as error:
+            yield event("error", fields_of(error, request_id))
+            return
+        chunks = onlooker.chunks()
+    with nullcontext() if onlooker is None else closing(onlooker):
+        async with aclosing(_told(command, chunks, starts, request_id)) as told:
+            async for one in told:
+                yield one
+
+
+async def _told(
+    command: Execution | Past,
+    chunks: AsyncGenerator[Chunk, None],
+    starts: Starts,
+    request_id: str,
+) -> AsyncGenerator[bytes, None]:
+    numbering = Numbering(starts)
+    try:
+        yield event("started", CommandFacts.of(command).model_dump())
+        async with aclosing(chunks) as following:
+            async for chunk in following:
+                if told := numbering.tell(chunk):
+                    yield told
         if rest := numbering.rest():
             yield rest
         exit = await command.wait() if isinstance(command, Execution) else command.exit
@@ -83,10 +117,6 @@ async def events(
         )
     except CrucibleError as error:
         yield event("error", fields_of(error, request_id))
-    finally:
-        if feeding is not None:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
 
 
 def _encoded(data: bytearray, encoding: Encoding) -> str:

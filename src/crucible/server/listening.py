@@ -181,6 +181,8 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         ws_max_size=1 << 20,
+        # A few bytes would become many messages, all of which lie here before the first is taken.
+        ws_per_message_deflate=False,
     )
 
 

@@ -43,6 +43,8 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.ImageMissing, 404),
     (errors.ImageNotFound, 404),
     (errors.CommandEnded, 409),
+    (errors.FellBehind, 409),
+    (errors.TooManyOnlookers, 503),
     (errors.NameTaken, 409),
     (errors.SnapshotTaken, 409),
     (errors.VolumeTaken, 409),

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from crucible.errors import BadRequest, ClientLeft
-from crucible.sandbox.execution import Starts
 from crucible.sandbox.session import Channel, Chunk
+from crucible.sandbox.watching import Starts
 
 BEAT_S = 15.0
 _LARGEST_OFFSET = 1 << 62

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,9 +27,13 @@ from crucible.values import dataclass
 
 _TICK_S = 1.0
 _AFTER_FAILURE_S = 10.0
-# Commands go first: with all processors busy, a machine is restored for later only so often.
+# Commands go first: while there are any, a machine is restored for later only so often, and not in the moment in which
+# the last one is answered.
 _PATIENCE_S = 0.5
+_ANSWER_S = 0.05
+# By the third time the emulator has translated nearly all that starting a command takes.
 _WARM_UP = (b"true",)
+_WARM_UPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +127,10 @@ class Pool:
             self._mind_load()
 
     def _mind_load(self) -> None:
-        if self.in_use < (os.cpu_count() or 1):
-            self._idle.set()
-        else:
+        if self.in_use:
             self._idle.clear()
+        else:
+            self._idle.set()
 
     async def run(self, first: SandboxSpec) -> None:
         """Keeps as many machines waiting as are wanted, until it is cancelled; then none is left."""
@@ -195,6 +198,7 @@ class Pool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 await self._idle.wait()
+        await asyncio.sleep(_ANSWER_S)
         try:
             image = load_image(self._records.home, shape.image)
         except ImageMissing:
@@ -273,4 +277,5 @@ async def _warm_up(machine: Machine, image: Image) -> None:
     """What every command needs is translated once. An image without this program is merely a little slower."""
     command = Command(argv=_WARM_UP, user=image.user, workdir=image.workdir.encode(), timeout_s=30)
     with contextlib.suppress(GuestRefused):
-        await machine.run(command)
+        for _ in range(_WARM_UPS):
+            await machine.run(command)

@@ -10,7 +10,7 @@ from typing import Any
 
 from crucible.errors import CommandMissing, SecretMissing
 from crucible.sandbox.doors.events import network_logs
-from crucible.sandbox.execution import Execution, Watcher
+from crucible.sandbox.execution import Execution
 from crucible.sandbox.executions import Executions
 from crucible.sandbox.holding import CONSOLE_NAME, Held
 from crucible.sandbox.manager import Manager
@@ -30,6 +30,7 @@ from crucible.sandbox.service.requests import (
 from crucible.sandbox.service.talk import Detached, talk
 from crucible.sandbox.session import Channel, Exit
 from crucible.sandbox.temporary import run_in_temporary
+from crucible.sandbox.watching import Watcher
 from crucible.values import asdict
 
 _LARGEST_OFFSET = 1 << 62

@@ -8,10 +8,10 @@ from typing import Any
 
 from crucible.client import protocol
 from crucible.errors import BadSetting
-from crucible.sandbox.execution import Watcher
 from crucible.sandbox.service.conversation import ClientGone, Conversation
 from crucible.sandbox.service.requests import whole
 from crucible.sandbox.session import Channel, Exit
+from crucible.sandbox.watching import Watcher
 
 _FLUSH_S = 2.0
 _LARGEST_SIGNAL = 64

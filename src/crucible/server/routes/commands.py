@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -16,7 +17,7 @@ from crucible.sandbox.executions import Past
 from crucible.sandbox.service.requests import parse_command
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.domain import Domain
-from crucible.server.following import collect, events
+from crucible.server.following import collect, events, events_seen
 from crucible.server.models.base import Asked, Name, Page
 from crucible.server.models.commands import (
     CommandBase,
@@ -61,19 +62,15 @@ EVENTS: dict[int | str, dict[str, Any]] = {
 
 @router.post("/sandboxes/{name}/exec", dependencies=[MAY_RUN, IDEMPOTENT], operation_id="exec")
 async def exec_and_wait(
-    name: Name, asked: ExecAndWait, domain: TheDomain, request: Request
+    name: Name, asked: ExecAndWait, domain: TheDomain, request: Request, response: Response
 ) -> Result:
-    """Runs a command to its end and gives what it wrote."""
+    """Runs a command to its end and gives what it wrote. `Server-Timing` tells how long the sandbox had it."""
+    began = time.perf_counter()
     execution = await start_command(domain, name, asked, wants_input=bool(asked.input))
-    data = asked.input_bytes()
-    try:
-        return await while_connected(
-            request,
-            collect(execution, data, most=asked.max_output_bytes, encoding=asked.encoding),
-        )
-    except ClientLeft:
-        await leave(execution, asked)
-        raise
+    result = await _to_its_end(execution, asked, request)
+    spent_ms = (execution.ended_at - began) * 1000
+    response.headers["Server-Timing"] = f"sandbox;dur={spent_ms:.2f}"
+    return result
 
 
 @router.post(
@@ -144,11 +141,13 @@ async def get(name: Name, id: CommandId, domain: TheDomain) -> CommandFacts:
 async def follow(
     name: Name, id: CommandId, domain: TheDomain, request: Request, last_event_id: LastEvent = None
 ) -> EventStream:
-    """What it wrote and writes, from the event after `Last-Event-ID` on. Leaving does nothing to the command."""
+    """What it wrote and writes, from the event after `Last-Event-ID` on. Whoever looks on never slows the command.
+
+    Who falls more than 4 MiB behind is told `fell-behind` as an `error`, and can come back with its last number."""
     starts = parse_number(last_event_id)
     record = domain.manager.records.find(name)
     command = await domain.executions.find(record, id)
-    return EventStream(events(command, request.state.request_id, starts))
+    return EventStream(events_seen(command, request.state.request_id, starts))
 
 
 @router.post(
@@ -241,6 +240,27 @@ async def start_command(
         has_directory=held.record.host_directory is not None,
     )
     return await domain.executions.start(held, command, is_detached=is_detached)
+
+
+async def run_to_end(name: str, asked: ExecAndWait, domain: Domain, request: Request) -> Result:
+    execution = await start_command(domain, name, asked, wants_input=bool(asked.input))
+    return await _to_its_end(execution, asked, request)
+
+
+async def _to_its_end(execution: Execution, asked: ExecAndWait, request: Request) -> Result:
+    try:
+        return await while_connected(
+            request,
+            collect(
+                execution,
+                asked.input_bytes(),
+                most=asked.max_output_bytes,
+                encoding=asked.encoding,
+            ),
+        )
+    except ClientLeft:
+        await leave(execution, asked)
+        raise
 
 
 async def leave(execution: Execution, asked: Exec) -> None:

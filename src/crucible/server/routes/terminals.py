@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
@@ -11,6 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from crucible.errors import BadRequest, CrucibleError
 from crucible.sandbox.execution import Execution
+from crucible.sandbox.watching import Watcher
 from crucible.server.auth import MAY_RUN, TheDomain
 from crucible.server.models.base import Asked, Name
 from crucible.server.models.commands import CommandFacts, Ending, NewCommand, Side
@@ -72,7 +74,7 @@ async def open_terminal(socket: WebSocket, name: Name, domain: TheDomain) -> Non
             domain, name, asked.model_copy(update={"terminal": True}), wants_input=True
         )
         try:
-            await _talk(socket, execution)
+            await _talk(socket, execution, execution.watching())
         except Exception:
             # Not when we are the ones who leave: then the command stays for who comes next.
             if asked.on_disconnect == "kill":
@@ -88,7 +90,8 @@ async def join_terminal(
 ) -> None:
     """Joins a command that runs: what it wrote so far, as far as it is kept, and what comes."""
     async with _conversation(socket):
-        await _talk(socket, await find_running(domain, name, id))
+        execution = await find_running(domain, name, id)
+        await _talk(socket, execution, execution.looking_on())
 
 
 @contextlib.asynccontextmanager
@@ -115,9 +118,11 @@ async def _first(socket: WebSocket) -> Start:
         raise BadRequest(_told(error)) from None
 
 
-async def _talk(socket: WebSocket, execution: Execution) -> None:
+async def _talk(
+    socket: WebSocket, execution: Execution, watching: AbstractContextManager[Watcher]
+) -> None:
     """Until the command ends, or its caller leaves it to itself; raises if the caller is gone."""
-    telling = asyncio.ensure_future(_tell(socket, execution))
+    telling = asyncio.ensure_future(_tell(socket, execution, watching))
     listening = asyncio.ensure_future(_listen(socket, execution))
     try:
         await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,11 +135,13 @@ async def _talk(socket: WebSocket, execution: Execution) -> None:
         await asyncio.gather(telling, listening, return_exceptions=True)
 
 
-async def _tell(socket: WebSocket, execution: Execution) -> None:
+async def _tell(
+    socket: WebSocket, execution: Execution, watching: AbstractContextManager[Watcher]
+) -> None:
     facts = CommandFacts.of(execution).model_dump(mode="json")
     await socket.send_json({"type": "started", "command": facts})
-    async with contextlib.aclosing(execution.follow()) as following:
-        async for chunk in following:
+    with watching as watcher:
+        async for chunk in watcher.chunks():
             await socket.send_bytes(chunk.data)
     ending = Ending.of(await execution.wait())
     await socket.send_json({"type": "exit", "exit": ending.model_dump(mode="json")})

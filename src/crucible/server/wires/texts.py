@@ -6,9 +6,10 @@ import codecs
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
-from crucible.sandbox.execution import Execution, Starts
+from crucible.sandbox.execution import Execution
 from crucible.sandbox.executions import Past
 from crucible.sandbox.session import Channel, Chunk
+from crucible.sandbox.watching import Starts
 
 _HEARD = (Channel.OUTPUT, Channel.ERRORS)
 

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from crucible.sandbox.execution import Execution, beginnings
+from crucible.sandbox.execution import Execution
 from crucible.sandbox.executions import Past
 from crucible.sandbox.session import Channel
+from crucible.sandbox.watching import beginnings
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.models.base import Name
 from crucible.server.routes import commands as routes
@@ -28,7 +29,7 @@ StreamName = Annotated[Literal["stdout", "stderr"], Query()]
 
 @router.post("/sandboxes/{name}/exec", dependencies=[MAY_RUN], response_model=Envelope[Output])
 async def execute(name: Name, asked: Exec, domain: TheDomain, request: Request) -> Response:
-    return answer_of(await routes.exec_and_wait(name, asked.as_exec(), domain, request))
+    return answer_of(await routes.run_to_end(name, asked.as_exec(), domain, request))
 
 
 @router.post(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from crucible.errors import BadRequest, CrucibleError, DeadlineOver, GuestRefuse
 from crucible.sandbox.execution import Execution
 from crucible.sandbox.service.requests import parse_command
 from crucible.sandbox.session import Channel
+from crucible.sandbox.watching import Watcher
 from crucible.server.domain import domain_of
 from crucible.server.wires.e2b import connect
 from crucible.server.wires.e2b.answers import rpc_refusal
@@ -55,14 +57,14 @@ async def start(request: Request, asked: Values) -> AsyncIterator[Values]:
         "cwd": process.get("cwd"),
     }
     execution.note({"e2b": words, "tag": asked.get("tag")})
-    return _events(execution)
+    return _events(execution, execution.watching())
 
 
 async def reconnect(request: Request, asked: Values) -> AsyncIterator[Values]:
     """What it writes from now on: what it wrote before was for others."""
     execution = await _selected(request, asked)
     ends = execution.kept.ends if execution.kept is not None else None
-    return _events(execution, dict(ends) if ends else None)
+    return _events(execution, execution.looking_on(dict(ends) if ends else None))
 
 
 async def list_all(request: Request, _: Values) -> Values:
@@ -128,14 +130,15 @@ async def stream_input(request: Request) -> Response:
 
 
 async def _events(
-    execution: Execution, starts: dict[Channel, int] | None = None
+    execution: Execution, watching: AbstractContextManager[Watcher]
 ) -> AsyncIterator[Values]:
     has_terminal = execution.facts.get("terminal") is True
-    yield _event("start", {"pid": execution.pid})
-    async for chunk in execution.follow(starts):
-        name = "stdout" if chunk.channel is Channel.OUTPUT else "stderr"
-        data = base64.b64encode(chunk.data).decode()
-        yield _event("data", {"pty" if has_terminal else name: data})
+    with watching as watcher:
+        yield _event("start", {"pid": execution.pid})
+        async for chunk in watcher.chunks():
+            name = "stdout" if chunk.channel is Channel.OUTPUT else "stderr"
+            data = base64.b64encode(chunk.data).decode()
+            yield _event("data", {"pty" if has_terminal else name: data})
     exit = await execution.wait()
     if exit.timed_out:
         raise DeadlineOver

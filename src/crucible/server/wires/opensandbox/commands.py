@@ -13,10 +13,11 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field, model_validator
 
 from crucible.errors import CrucibleError
-from crucible.sandbox.execution import Execution, beginnings
+from crucible.sandbox.execution import Execution
 from crucible.sandbox.executions import Past
 from crucible.sandbox.session import Channel
 from crucible.sandbox.spec import LARGEST_TIMEOUT_S
+from crucible.sandbox.watching import beginnings
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.domain import Domain
 from crucible.server.models.base import Asked, Name, Text, Variables
