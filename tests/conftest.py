@@ -43,7 +43,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # Speed is for `make bench`: a machine that is busy with other things fails no property.
-hypothesis.settings.register_profile("crucible", deadline=None)
+hypothesis.settings.register_profile(
+    "crucible", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("crucible")
 
 T = TypeVar("T")

@@ -43,7 +43,9 @@ def round_trip(writes: dict[int, bytes], path: Path) -> tuple[bytes, bytes]:
 
 
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     writes=st.dictionaries(

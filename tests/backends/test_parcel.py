@@ -97,7 +97,9 @@ def test_a_missing_file_is_refused(tmp_path: Path, target: Path) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.integers(0, 10_000), value=st.integers(1, 255))
 def test_a_parcel_with_any_byte_changed_is_refused_or_the_same(
@@ -120,7 +122,9 @@ def test_a_parcel_with_any_byte_changed_is_refused_or_the_same(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.binary(max_size=300))
 def test_bytes_that_are_no_parcel_are_refused(tmp_path: Path, data: bytes) -> None:
@@ -176,7 +180,9 @@ def test_a_header_that_makes_no_sense_is_refused(
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.integers(0, 1 << 22), bit=st.integers(0, 7))
 def test_any_bit_changed_below_the_compression_is_refused(

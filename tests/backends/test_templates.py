@@ -76,7 +76,7 @@ def ask_from_processes(root: Path, log: Path, count: int) -> list[bytes]:
     words = [sys.executable, "-c", PROCESS, str(root), str(log)]
     repository = Path(__file__).parents[2]
     asking = [subprocess.Popen(words, stdout=subprocess.PIPE, cwd=repository) for _ in range(count)]
-    return [process.communicate(timeout=60)[0] for process in asking]
+    return [process.communicate(timeout=240)[0] for process in asking]
 
 
 def test_ten_processes_that_ask_at_once_get_one(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from crucible.client import protocol
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 DRIVER = Path(__file__).with_name("driver.py")
 EXITED = {"exit": {"status": 0}}
 

@@ -44,7 +44,7 @@ while not pathlib.Path("over").exists():
         peer, _ = listener.accept()
     except TimeoutError:
         continue
-    peer.settimeout(10)
+    peer.settimeout(120)
     peer.recv(65536)
     peer.sendall(protocol.json_frame({"ok": {"pid": os.getpid(), "session": os.getsid(0)}}))
     peer.close()
@@ -172,7 +172,7 @@ def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 def _until_gone(pid: int) -> None:
     """It is our child here, and stays a zombie until it is waited for."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if os.waitpid(pid, os.WNOHANG)[0]:
             return

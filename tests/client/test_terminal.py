@@ -225,14 +225,17 @@ def test_what_takes_long_is_shown_and_erased_again(tmp_path: Path) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.say(progress=["image", "unpacking\x1b[2J"])
+        # One at a time looks at the screen.
         noticed.append(shown.until(b" s)"))
+        is_noticed.set()
         peer.start()
         peer.output(b"ready")
         peer.say(ok=EXITED)
 
     noticed: list[bytes] = []
+    is_noticed = threading.Event()
     with playing(tmp_path, script) as service, screen(service) as shown:
-        time.sleep(0.1)
+        assert is_noticed.wait(DEADLINE_S)
         assert b"\r\x1b[K" in shown.until(b"ready") or b"\r\x1b[K" in noticed[0]
         assert shown.status() == 0
     assert b"image: unpacking\\x1b[2J" in noticed[0]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -143,7 +143,7 @@ async def meeting(
     """A guest and a session that have met. No task of the session may be left when it is over."""
     async with ends() as (guest, sock):
         greeting = asyncio.create_task(guest.greet(next_stream=next_stream, state=state))
-        channel = await GuestChannel.connect(sock, deadline_s=10, name="box", why_gone=why_gone)
+        channel = await GuestChannel.connect(sock, deadline_s=120, name="box", why_gone=why_gone)
         await greeting
         session = GuestSession(channel)
         try:
@@ -152,6 +152,24 @@ async def meeting(
             await session.close()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert not left, left
+
+
+@contextmanager
+def skipping() -> Iterator[Callable[[float], Coroutine[Any, Any, None]]]:
+    """Gives what lets time pass for the running loop that nobody has to wait for: all that is due by then happens."""
+    loop = asyncio.get_running_loop()
+    true_time = loop.time
+    ahead = 0.0
+
+    async def skip(seconds: float) -> None:
+        nonlocal ahead
+        ahead += seconds
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "time", lambda: true_time() + ahead)
+        yield skip
 
 
 Call = Callable[[GuestSession], Coroutine[Any, Any, Any]]

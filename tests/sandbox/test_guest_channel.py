@@ -22,6 +22,7 @@ from crucible.errors import (
 from crucible.sandbox.guest import channel as channel_module
 from crucible.sandbox.guest.channel import FLUSH_FRAMES, GuestChannel
 from crucible.sandbox.guest.inbound import MANY_PIECES, Inbound
+from crucible.sandbox.guest.link import UNSENT_BYTES
 from crucible.sandbox.session import Command
 from crucible.wire.answers import Done, Execs, Size
 from crucible.wire.frames import MAX_PAYLOAD, WINDOW_BYTES, Kind, encode
@@ -51,7 +52,7 @@ def test_what_was_under_way_before_the_meeting_is_passed_over() -> None:
             guest.writer.write(b"left of a frame" + encode(Kind.DATA, 3, bytes(70), OUTPUT))
             guest.writer.write(encode(Kind.DATA, 3, bytes(MAX_PAYLOAD), OUTPUT)[:9000])
             guest.hello(bytes(16))
-            meet = asyncio.create_task(GuestChannel.connect(sock, deadline_s=10, name="box"))
+            meet = asyncio.create_task(GuestChannel.connect(sock, deadline_s=120, name="box"))
             await guest.greet(next_stream=5)
             channel = await meet
             assert channel.hello.next_stream == 5
@@ -60,11 +61,15 @@ def test_what_was_under_way_before_the_meeting_is_passed_over() -> None:
     asyncio.run(scene())
 
 
-def test_an_unanswered_sync_is_followed_by_enough_to_flush_any_frame() -> None:
+def test_an_unanswered_sync_is_followed_by_enough_to_flush_any_frame(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(channel_module, "FLUSH_AGAIN_S", 3600.0)
+
     async def scene() -> None:
         async with ends() as (guest, sock):
             meet = asyncio.create_task(
-                GuestChannel.connect(sock, deadline_s=10, name="box", flush_after_s=0.01)
+                GuestChannel.connect(sock, deadline_s=120, name="box", flush_after_s=0.01)
             )
             nonces = [
                 Sync.decode((await guest.expect(Kind.SYNC)).payload).nonce
@@ -103,7 +108,7 @@ def test_a_guest_that_never_answers_is_silent() -> None:
 def test_another_generation_is_not_spoken_to() -> None:
     async def scene() -> None:
         async with ends() as (guest, sock):
-            meet = asyncio.create_task(GuestChannel.connect(sock, deadline_s=10, name="box"))
+            meet = asyncio.create_task(GuestChannel.connect(sock, deadline_s=120, name="box"))
             sync = Sync.decode((await guest.expect(Kind.SYNC)).payload)
             guest.send(Kind.HELLO, 0, Hello(sync.nonce, 2, 1, 0, "newer").encode())
             with pytest.raises(ProtocolBroken, match="generation 2"):
@@ -120,7 +125,7 @@ def test_a_machine_that_dies_in_the_meeting_is_gone() -> None:
 
         async with ends() as (guest, sock):
             meet = asyncio.create_task(
-                GuestChannel.connect(sock, deadline_s=10, name="box", why_gone=why)
+                GuestChannel.connect(sock, deadline_s=120, name="box", why_gone=why)
             )
             await guest.expect(Kind.SYNC)
             guest.writer.close()
@@ -485,7 +490,8 @@ def test_a_guest_that_takes_no_bytes_is_silent(monkeypatch: pytest.MonkeyPatch) 
             process = await starting
             guest.send(Kind.WINDOW, stream, encode_window(1 << 40))
             writing = asyncio.create_task(process.write(bytes(8 << 20)))
-            await asyncio.sleep(0.05)
+            while session.channel.unsent_bytes <= UNSENT_BYTES:  # noqa: ASYNC110
+                await asyncio.sleep(0)
             with pytest.raises(GuestSilent):
                 await session.stats()
             writing.cancel()

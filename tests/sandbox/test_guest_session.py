@@ -15,6 +15,7 @@ from tests.sandbox.scripted_guest import (
     failed,
     meeting,
     played,
+    skipping,
 )
 
 from crucible.errors import (
@@ -244,18 +245,33 @@ def test_a_guest_that_misses_its_own_timeout_is_silent(monkeypatch: pytest.Monke
         played(lambda session: session.run(Command(argv=[b"x"], timeout_s=0.01)), part)
 
 
+def test_an_answer_that_came_while_we_did_not_run_counts_however_late_we_hear_it() -> None:
+    async def scene() -> None:
+        async with meeting() as (guest, session):
+            asking = asyncio.create_task(session.thaw())
+            stream, _ = await guest.request()
+            guest.answer(stream, Done())
+            # Nothing has run since: the answer is in the socket, and the alarm is due.
+            with skipping() as skip:
+                await skip(3600)
+                await asking
+
+    asyncio.run(scene())
+
+
 def test_a_paused_guest_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_module, "BACKSTOP_S", 0.05)
+    monkeypatch.setattr(process_module, "BACKSTOP_S", 60.0)
 
     async def scene() -> None:
         async with meeting() as (guest, session):
-            starting = asyncio.create_task(session.start(Command(argv=[b"x"], timeout_s=0.05)))
+            starting = asyncio.create_task(session.start(Command(argv=[b"x"], timeout_s=60)))
             stream = await guest.started()
             process = await starting
             session.stand_still()
             reading = asyncio.create_task(process.read())
             asking = asyncio.create_task(process.wait())
-            await asyncio.sleep(0.5)
+            with skipping() as skip:
+                await skip(3600)
             assert not reading.done()
             assert not asking.done()
             guest.ended(stream, Ended(0, 7, False, 0, 0, 0))
@@ -269,23 +285,25 @@ def test_a_paused_guest_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_guest_that_was_paused_has_the_rest_of_its_time_and_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process_module, "BACKSTOP_S", 0.05)
+    monkeypatch.setattr(process_module, "BACKSTOP_S", 60.0)
 
     async def scene() -> None:
         async with meeting() as (guest, session):
-            starting = asyncio.create_task(session.start(Command(argv=[b"x"], timeout_s=0.05)))
+            starting = asyncio.create_task(session.start(Command(argv=[b"x"], timeout_s=60)))
             await guest.started()
             process = await starting
             waiting = asyncio.create_task(process.wait())
-            for _ in range(3):
-                session.stand_still()
-                session.stand_still()
-                await asyncio.sleep(0.2)
-                assert not waiting.done()
-                session.go_on()
-                session.go_on()
-            with pytest.raises(GuestSilent):
-                await waiting
+            with skipping() as skip:
+                for _ in range(3):
+                    session.stand_still()
+                    session.stand_still()
+                    await skip(3600)
+                    assert not waiting.done()
+                    session.go_on()
+                    session.go_on()
+                await skip(121)
+                with pytest.raises(GuestSilent):
+                    await waiting
 
     asyncio.run(scene())
 
@@ -293,7 +311,7 @@ def test_a_guest_that_was_paused_has_the_rest_of_its_time_and_no_more(
 def test_a_command_that_is_hung_up_on_while_paused_keeps_its_time_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(execution, "HANGUP_GRACE_S", 0.05)
+    monkeypatch.setattr(execution, "HANGUP_GRACE_S", 60.0)
 
     async def scene() -> None:
         async with meeting() as (guest, session):
@@ -303,10 +321,12 @@ def test_a_command_that_is_hung_up_on_while_paused_keeps_its_time_to_end(
             session.stand_still()
             leaving = asyncio.create_task(execution.hang_up(process, process.wait))
             assert decode_note((await guest.expect(Kind.NOTE)).payload) == Signal(1)
-            await asyncio.sleep(0.3)
-            assert not leaving.done()
-            session.go_on()
-            await leaving
+            with skipping() as skip:
+                await skip(3600)
+                assert not leaving.done()
+                session.go_on()
+                await skip(61)
+                await leaving
             await guest.expect(Kind.FORGET)
 
     asyncio.run(scene())
@@ -315,19 +335,22 @@ def test_a_command_that_is_hung_up_on_while_paused_keeps_its_time_to_end(
 def test_a_result_held_up_by_our_own_reader_is_not_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process_module, "BACKSTOP_S", 0.02)
+    monkeypatch.setattr(process_module, "BACKSTOP_S", 60.0)
 
     async def scene() -> None:
         async with meeting() as (guest, session):
             starting = asyncio.create_task(
-                session.start(Command(argv=[b"x"], timeout_s=0.01)),
+                session.start(Command(argv=[b"x"], timeout_s=60)),
             )
             stream = await guest.started()
             process = await starting
             guest.send(Kind.DATA, stream, b"unread", OUTPUT)
             waiting = asyncio.create_task(process.wait())
-            await asyncio.sleep(0.1)
-            assert not waiting.done()
+            while not process._stream.has_unread:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            with skipping() as skip:
+                await skip(3600)
+                assert not waiting.done()
             guest.ended(stream)
             await process.discard()
             assert (await waiting).status == 0

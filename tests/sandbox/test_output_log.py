@@ -74,7 +74,9 @@ def test_a_piece_cut_short_is_left_out_and_what_comes_later_is_read(
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.binary(max_size=200))
 def test_a_file_of_any_bytes_is_read_without_harm(tmp_path: Path, data: bytes) -> None:
@@ -107,7 +109,9 @@ def test_bytes_that_come_again_are_kept_once(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), max_size=20))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_a_replay_from_anywhere_never_repeats_a_byte(
     tmp_path: Path, replays: list[tuple[int, int]]

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.vm
 def at(server: Server, path: str, token: str | None = None) -> connect:
     url = server.url.replace("http://", "ws://") + f"/api/v1/sandboxes/{path}"
     headers = {"Authorization": f"Bearer {token or server.token()}"}
-    return connect(url, additional_headers=headers)
+    # It would give up after ten seconds on a host that has much else to do.
+    return connect(url, additional_headers=headers, open_timeout=120)
 
 
 async def told_until(socket: ClientConnection, words: bytes) -> bytes:

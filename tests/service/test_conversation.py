@@ -27,7 +27,7 @@ def played(scene: Scene) -> None:
         theirs.setblocking(False)
         client = await Conversation.over(ours)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(200):
                 await scene(client, theirs)
         finally:
             await client.close()
@@ -56,7 +56,7 @@ def test_whatever_comes_first_is_a_request_or_an_error(data: bytes) -> None:
         await send(theirs, data)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises((BrokenFrame, ClientGone)):
-            await client.request(5)
+            await client.request(120)
 
     # Of 300 random bytes none are a frame with a JSON object but by a miracle.
     played(scene)
@@ -79,7 +79,7 @@ def test_a_request_arrives_however_it_is_cut(message: dict[str, Any], data: st.D
         await send(theirs, frame[:cut])
         await asyncio.sleep(0)
         await send(theirs, frame[cut:])
-        assert repr(await client.request(5)) == repr(message)
+        assert repr(await client.request(120)) == repr(message)
 
     played(scene)
 
@@ -101,7 +101,7 @@ def test_frames_that_no_client_sends_are_told_as_such(frame: bytes) -> None:
     async def scene(client: Conversation, theirs: socket.socket) -> None:
         await send(theirs, frame)
         with pytest.raises(BrokenFrame):
-            await client.request(5)
+            await client.request(120)
 
     played(scene)
 

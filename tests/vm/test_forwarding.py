@@ -16,7 +16,7 @@ def test_a_server_inside_is_listed_and_can_be_reached(crucible: CommandLine) -> 
     crucible.ok("start", "web")
     crucible.ok("exec", "web", "sh", "-c", "echo greetings > /workspace/index.txt")
     crucible.ok("exec", "--detach", "web", "python3", "-m", "http.server", "8080")
-    wait = "for i in $(seq 300); do curl -sf localhost:8080 >/dev/null && exit 0; sleep 0.1; done; exit 1"
+    wait = "until curl -sf localhost:8080 >/dev/null; do sleep 0.1; done"
     crucible.ok("exec", "web", "sh", "-c", wait)
     assert crucible.ok("ports", "web") == "8080\n"
     forwarding = crucible.start(
@@ -27,11 +27,11 @@ def test_a_server_inside_is_listed_and_can_be_reached(crucible: CommandLine) -> 
     try:
         address = forwarding.stdout.readline().decode().split(" -> ")[0]
         for _ in range(2):
-            with urllib.request.urlopen(f"http://{address}/index.txt", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://{address}/index.txt", timeout=120) as answer:
                 assert answer.read() == b"greetings\n"
     finally:
         forwarding.terminate()
-        forwarding.wait(10)
+        forwarding.wait(120)
         forwarding.stdout.close()
         forwarding.stderr.close()
     crucible.ok("rm", "--force", "web")

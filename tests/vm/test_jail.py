@@ -46,6 +46,17 @@ def targets(held: Held) -> dict[int, str]:
     return {int(path.name): str(path.readlink()) for path in (proc(held) / "fd").iterdir()}
 
 
+def groups(held: Held) -> list[Path]:
+    """The limits groups that the kernel says the VMM is in."""
+    lines = (proc(held) / "cgroup").read_text().splitlines()
+    places = [line.split(":", 2)[1:] for line in lines]
+    return [
+        Path("/sys/fs/cgroup", controllers, path.lstrip("/"))
+        for controllers, path in places
+        if Path(path).name == f"{GROUP_PREFIX}{held.record.id}"
+    ]
+
+
 def digests(paths: Sequence[Path]) -> dict[str, str]:
     return {str(path): _digest(path) for path in paths}
 
@@ -87,8 +98,13 @@ def test_it_can_gain_no_privileges(box: Held) -> None:
 
 
 def test_every_thread_of_it_is_filtered(box: Held) -> None:
+    seen = 0
     for thread in (proc(box) / "task").iterdir():
-        assert "Seccomp:\t2\n" in (thread / "status").read_text()
+        # Those that wait for the disk come and go.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            assert "Seccomp:\t2\n" in (thread / "status").read_text()
+            seen += 1
+    assert seen >= 1
 
 
 @pytest.mark.parametrize("kind", ["user", "pid", "mnt", "net", "ipc", "uts"])
@@ -166,7 +182,8 @@ def test_it_is_in_limits_groups_of_its_own(box: Held) -> None:
 def test_its_groups_cap_memory_and_processes(box: Held) -> None:
     found = {
         path.name: int(path.read_text())
-        for path in Path("/sys/fs/cgroup").rglob(f"crucible-{box.record.id}/*")
+        for directory in groups(box)
+        for path in directory.iterdir()
         if path.name in ("memory.limit_in_bytes", "memory.max", "pids.max")
     }
     memory = found.get("memory.limit_in_bytes", found.get("memory.max", 0))
@@ -184,12 +201,15 @@ def test_its_sockets_are_for_us_alone(box: Held, module_home: Path) -> None:
 
 
 def test_a_machine_that_ended_leaves_no_limits_group(manager: Manager, run: Run) -> None:
-    async def scene() -> str:
+    async def scene() -> list[Path]:
         async with manager.open(SandboxSpec()) as held:
-            assert list(Path("/sys/fs/cgroup").rglob(f"crucible-{held.record.id}"))  # noqa: ASYNC240
-            return held.record.id
+            found = groups(held)
+            assert [path.is_dir() for path in found] == [True] * len(found)
+            return found
 
-    assert not list(Path("/sys/fs/cgroup").rglob(f"crucible-{run(scene())}"))
+    before = run(scene())
+    assert before
+    assert not [path for path in before if path.exists()]
 
 
 def test_a_machine_at_work_leaves_template_and_image_as_they_were(
@@ -283,7 +303,7 @@ def break_out(place: Place, program: str, *words: str, tmp_path: Path) -> Any:
             place.cage, argv, descriptors=place.descriptors, errors=errors, info=info_write
         )
         place.cage.group.admit(child.pid, identify(child.pid, info_read).pid)
-        child.wait(60)
+        child.wait(200)
     finally:
         for descriptor in (errors, info_read, info_write):
             os.close(descriptor)
@@ -411,8 +431,9 @@ def device(public_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_device_that_is_roots_alone_is_lent_to_the_vmm_and_to_nobody_else(
     place: Place, device: Path, tmp_path: Path
 ) -> None:
-    mounts = Path("/proc/self/mountinfo").read_text()
     before = device.stat()
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    sys_before = [line for line in lines if line.split()[4] == "/sys"]
     cage = dataclasses.replace(place.cage, needs_kvm=True)
     lent = dataclasses.replace(place, cage=cage)
     opened, mode, number, made, sys_seen = break_out(
@@ -422,7 +443,10 @@ def test_a_device_that_is_roots_alone_is_lent_to_the_vmm_and_to_nobody_else(
     assert (made, sys_seen) == ("refused", "refused")
     after = device.stat()
     assert (after.st_mode, after.st_uid, after.st_ino) == (before.st_mode, 0, before.st_ino)
-    assert Path("/proc/self/mountinfo").read_text() == mounts
+    # Nothing of what was mounted to lend it is seen here. Others of this host mount what they like.
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    assert not [line for line in lines if line.split()[4] == str(device)]
+    assert [line for line in lines if line.split()[4] == "/sys"] == sys_before
 
 
 def test_a_vmm_that_needs_no_device_gets_none(place: Place, device: Path, tmp_path: Path) -> None:

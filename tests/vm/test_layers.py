@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -56,16 +57,23 @@ def writable_layers(held: Held) -> set[str]:
     process = process_of(held)
     found = set()
     for entry in (process / "fd").iterdir():
-        flags = int((process / "fdinfo" / entry.name).read_text().split("flags:")[1].split()[0], 8)
-        name = Path(entry.readlink()).name
+        try:
+            info = (process / "fdinfo" / entry.name).read_text()
+            name = entry.readlink().name
+        except FileNotFoundError:
+            continue  # closed since
+        flags = int(info.split("flags:")[1].split()[0], 8)
         if name.startswith("disk-") and flags & os.O_ACCMODE != os.O_RDONLY:
             found.add(name)
     return found
 
 
 def open_layers(held: Held) -> set[str]:
-    entries = (process_of(held) / "fd").iterdir()
-    return {name for entry in entries if (name := entry.readlink().name).startswith("disk-")}
+    found = set()
+    for entry in (process_of(held) / "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(entry.readlink().name)
+    return {name for name in found if name.startswith("disk-")}
 
 
 def is_in_order(held: Held) -> bool:

@@ -66,14 +66,17 @@ async def test_under_memory_pressure_nothing_waits_and_later_it_does_again(
         await until_warm(pool, 2)
         memory.available_mib = 1000
         await until_warm(pool, 0)
-        assert manager.records.sandboxes() == []
+        while manager.records.sandboxes():  # noqa: ASYNC110 - the last one is just being ended
+            await asyncio.sleep(0.05)
         memory.available_mib = 1 << 20
         await until_warm(pool, 2)
 
 
 async def test_what_has_waited_too_long_is_replaced(run: Run, config: Config) -> None:
     async with filling(config, Memory(), age_s=2.0) as (manager, pool):
-        await until_warm(pool, 2)
+        # Not two: on a slow host the first may be too old by the time of the second.
+        while pool.facts()["warm"] == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         first = {record.id for record in manager.records.sandboxes()}
         while first & {record.id for record in manager.records.sandboxes()}:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

@@ -311,11 +311,16 @@ header = b"\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0"
 question = header + b"\\7example\\3com\\0\\0\\1\\0\\1"
 server = ("198.18.0.2", 53)
 def udp(message):
+    # A datagram that finds no room is dropped, and asked again by whoever wants an answer.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(20)
+        s.settimeout(5)
         s.connect(server)
-        s.send(message)
-        return s.recv(512)
+        while True:
+            s.send(message)
+            try:
+                return s.recv(512)
+            except TimeoutError:
+                pass
 def tcp(*messages):
     with socket.create_connection(server, 20) as s:
         s.sendall(b"".join(struct.pack("!H", len(message)) + message for message in messages))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.vm
 ASK = """
 import socket
 try:
-    with socket.create_connection(("1.2.3.4", 80), 30) as s:
+    with socket.create_connection(("1.2.3.4", 80), 120) as s:
         print(s.recv(100).decode())
 except OSError as error:
     print(error.strerror)

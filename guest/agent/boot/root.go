@@ -10,7 +10,7 @@ import (
 )
 
 // deviceWait bounds how long a disk may take to appear after its driver was loaded.
-const deviceWait = 5 * time.Second
+const deviceWait = 30 * time.Second
 
 // mountRoot lays the writable disk over the read-only image, or over each of several.
 func (m *Machine) mountRoot() error {

@@ -23,6 +23,9 @@ const (
 
 	// Longer than a short command takes on an emulated processor, the first one in a fresh machine included.
 	quietDelay = 500 * time.Millisecond
+
+	// The clock goes on while a busy host does not let the machine run.
+	freezePatience = 30 * time.Second
 )
 
 // User is the group that holds everything the user runs.
@@ -160,7 +163,7 @@ func (u *User) Freeze() error {
 	if err := put(user+"/cgroup.freeze", "1"); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(freezePatience); ; time.Sleep(time.Millisecond) {
 		if number(user+"/cgroup.events", "frozen") == 1 {
 			return nil
 		}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"crucible.dev/agent/cgroup"
@@ -42,6 +43,7 @@ type Execution struct {
 	lastOutput time.Time
 	isDrained  bool // the end of output has been decided; what still comes is thrown away
 	pumps      sync.WaitGroup
+	carrying   atomic.Int32 // pumps that read, or have read and not yet handed over
 }
 
 func newExecution(starter *Starter, stream uint32, session uint64, place *world.World, request *wire.Exec) *Execution {

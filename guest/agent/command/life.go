@@ -128,7 +128,7 @@ func (e *Execution) conclude(status syscall.WaitStatus) *wire.ExecResult {
 }
 
 // drain waits for the rest of the output: until the pipes are closed, or nothing came for a while.
-// Output that waits for a host is not silence.
+// Output that waits for a host or for its pump is not silence.
 func (e *Execution) drain() {
 	closed := make(chan struct{})
 	go func() { e.pumps.Wait(); close(closed) }()
@@ -146,7 +146,12 @@ func (e *Execution) drain() {
 	e.finishOutput()
 }
 
+// isSilent looks first where output comes from: what a pump takes from there meanwhile is then found with it, and
+// what it handed over by its time. A machine can stand still for longer than drainSilence between any two lines.
 func (e *Execution) isSilent() bool {
+	if e.stdio.hasMore() || e.carrying.Load() > 0 {
+		return false
+	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	for _, replay := range e.outputs {

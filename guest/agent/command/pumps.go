@@ -52,6 +52,7 @@ func (e *Execution) pumpOutput(file *os.File, index int, isTerminal bool) {
 			break
 		}
 		e.take(index, frame[:count])
+		e.carrying.Add(-1)
 		channel.ReturnFrame(frame)
 	}
 	stop()
@@ -82,7 +83,8 @@ func (e *Execution) take(index int, output []byte) {
 	})
 }
 
-// readBorrowed waits for output and only then takes a buffer, so that a silent command holds none.
+// readBorrowed waits for output and only then takes a buffer, so that a silent command holds none. Whoever gets
+// bytes carries them until they are handed over.
 func (e *Execution) readBorrowed(file *os.File, most int) (frame *[channel.FrameBytes]byte, count int, err error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -93,8 +95,10 @@ func (e *Execution) readBorrowed(file *os.File, most int) (frame *[channel.Frame
 	}
 	waiting := raw.Read(func(fd uintptr) bool {
 		frame = channel.BorrowFrame()
+		e.carrying.Add(1)
 		count, err = syscall.Read(int(fd), frame[:most])
 		if count <= 0 {
+			e.carrying.Add(-1)
 			channel.ReturnFrame(frame)
 		}
 		return err != syscall.EAGAIN && err != syscall.EINTR && !(err == syscall.EIO && !e.mainHasEnded())

@@ -104,6 +104,23 @@ func (s *stdio) resize(rows, columns uint16) {
 	}
 }
 
+// hasMore tells whether output, or its end, waits to be read.
+func (s *stdio) hasMore() bool {
+	for _, file := range []*os.File{s.output, s.errors} {
+		if file == nil {
+			continue
+		}
+		hasMore := false
+		if raw, err := file.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) { hasMore = linux.IsReadable(int(fd)) })
+		}
+		if hasMore {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *stdio) closeChildSide() {
 	for _, fd := range s.owned {
 		syscall.Close(fd)

@@ -54,6 +54,19 @@ func FinitModule(fd int) error {
 	return asError(errno)
 }
 
+// IsReadable tells, without waiting, whether a read of fd would give something, its end included.
+func IsReadable(fd int) bool {
+	const pollIn = 1
+	asked := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(fd), events: pollIn}
+	var now syscall.Timespec
+	count, _, _ := syscall.Syscall6(
+		syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&asked)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
+	return count == 1
+}
+
 // Syncfs writes everything of the filesystem that fd is on to its device.
 func Syncfs(fd int) error {
 	_, _, errno := syscall.Syscall(sysSyncfs, uintptr(fd), 0, 0)

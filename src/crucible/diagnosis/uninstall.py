@@ -28,7 +28,7 @@ _OURS = frozenset(
     )
 )  # fmt: skip
 _PROOF = frozenset(("records.sqlite", "kernels", "images", "locks"))
-_OWNER_DEADLINE_S = 20.0
+_OWNER_DEADLINE_S = 60.0
 _ANSWER_S = 5.0
 
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,14 @@ def _driver(argv: list[str], variables: dict[str, str]) -> Iterator[Driver]:
             process.kill()
             process.wait()
             process.stdout.close()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Waits for what comes about by itself."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:

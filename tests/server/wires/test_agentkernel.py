@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.server.wires.conftest import ClientFailed, Driver, Served, node_client
+from tests.server.wires.conftest import ClientFailed, Driver, Served, node_client, until
 
 pytestmark = pytest.mark.vm
 
@@ -148,8 +148,9 @@ def test_a_detached_command_goes_on_and_is_found(
     waiting = "until test -s /tmp/pid; do sleep 0.05; done; cat /tmp/pid"
     pid = served.crucible.ok("exec", open_box, "sh", "-c", waiting).strip()
     assert int(pid) == started["pid"]
-    assert client("detachedLogs", open_box, started["id"])["stdout"] == "out\n"
-    assert client("detachedLogs", open_box, started["id"], "stderr")["stderr"] == "err\n"
+    # What it said is on its way to the log, as what the other command said was to us.
+    until(lambda: client("detachedLogs", open_box, started["id"])["stdout"] == "out\n")
+    until(lambda: client("detachedLogs", open_box, started["id"], "stderr")["stderr"] == "err\n")
     assert started["id"] in [one["id"] for one in client("detachedList", open_box)]
     client("detachedKill", open_box, started["id"])
     assert client("detachedStatus", open_box, started["id"])["status"] == "failed"

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.wires.conftest import ClientFailed, Driver, Served, python_client
+from tests.server.wires.conftest import ClientFailed, Driver, Served, python_client, until
 
 pytestmark = pytest.mark.vm
 
@@ -79,6 +79,8 @@ def test_a_background_command_is_found_and_ended(client: Driver, box: str, serve
     waiting = "until test -s /tmp/pid; do sleep 0.05; done; cat /tmp/pid"
     pid = served.crucible.ok("exec", box, "sh", "-c", waiting).strip()
     assert client("status", box, started) == {"running": True, "exit_code": None}
+    # What it said is on its way to the log, as what the other command said was to us.
+    until(lambda: len(client("logs", box, started, None)["content"].split()) == 2)
     told = client("logs", box, started, None)
     assert sorted(told["content"].split()) == ["err", "out"]
     assert client("logs", box, started, told["cursor"]) == {"content": "", "cursor": told["cursor"]}

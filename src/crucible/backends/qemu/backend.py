@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crucible.backends.qemu import disks, host, saved
 from crucible.backends.qemu.command import Accelerator
-from crucible.backends.qemu.foundry import Foundry
+from crucible.backends.qemu.foundry import BOOT_DEADLINE_S, Foundry
 from crucible.backends.qemu.saved import SavedMachine
 from crucible.backends.qemu.shelf import MemoryShelf
 from crucible.backends.qemu.templates import TemplateStore, template_key
@@ -40,8 +40,9 @@ from crucible.values import replace
 if TYPE_CHECKING:
     from crucible.backends.qemu.machine import QemuMachine
 
+# For a device: one that does not work as a rule keeps silent for ever.
 _PROBE_DEADLINE_S = 8.0
-_ADOPT_DEADLINE_S = 15.0
+_ADOPT_DEADLINE_S = 60.0
 _TEMPLATE_GENERATION = 6
 
 
@@ -261,7 +262,9 @@ class QemuBackend:
                 blank = disks.make_blank(self._home / "blanks", SMALLEST_DISK_MIB)
                 chain = disks.extend_chain([blank], directory, size_mib=SMALLEST_DISK_MIB)
                 plan = self._probe_plan(directory, uid)
-                machine = await self._foundry.boot(plan, chain, deadline_s=_PROBE_DEADLINE_S)
+                is_emulated = self._accelerator is Accelerator.TCG
+                deadline_s = BOOT_DEADLINE_S if is_emulated else _PROBE_DEADLINE_S
+                machine = await self._foundry.boot(plan, chain, deadline_s=deadline_s)
                 await machine.close()
             except CrucibleError as error:
                 return error.message

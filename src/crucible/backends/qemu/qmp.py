@@ -33,7 +33,7 @@ class Monitor:
         self._buffer = bytearray()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._next_id = 0
-        self._closed = False
+        self.closed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue(maxsize=1024)
         self._loop.add_reader(sock.fileno(), self._readable)
@@ -44,7 +44,7 @@ class Monitor:
     ) -> asyncio.Future[Any]:
         """Queues a command and gives the future of its answer."""
         answer: asyncio.Future[Any] = self._loop.create_future()
-        if self._closed:
+        if self.closed.is_set():
             answer.set_exception(MonitorClosed("QEMU has closed its monitor"))
             return answer
         self._next_id += 1
@@ -59,6 +59,9 @@ class Monitor:
         try:
             sent = self._sock.sendmsg([data], ancillary)
         except OSError as error:
+            # What it said before it went is still there to be read.
+            while self._readable():
+                pass
             self._close(str(error))
             return answer
         if sent != len(data):
@@ -82,17 +85,20 @@ class Monitor:
     def close(self) -> None:
         self._close("closed by us")
 
-    def _readable(self) -> None:
+    def _readable(self) -> bool:
+        """Takes what is there; whether there may be more."""
+        if self.closed.is_set():
+            return False
         try:
             data = self._sock.recv(65536)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._close(str(error))
-            return
+            return False
         if not data:
             self._close("end of stream")
-            return
+            return False
         self._buffer += data
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
@@ -101,6 +107,7 @@ class Monitor:
         for line in lines:
             if line.strip():
                 self._take(line)
+        return True
 
     def _take(self, line: bytes) -> None:
         try:
@@ -124,9 +131,9 @@ class Monitor:
             answer.set_result(message.get("return"))
 
     def _close(self, why: str) -> None:
-        if self._closed:
+        if self.closed.is_set():
             return
-        self._closed = True
+        self.closed.set()
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
         for answer in self._waiting.values():

@@ -70,6 +70,7 @@ class Vmm:
         self._ended = asyncio.Event()
         self._migration: asyncio.Future[str] | None = None
         self._watch = asyncio.create_task(self._watch_events())
+        self._conclusion: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         if self._pidfd is None:
             self._end(Ending(why="its process is gone"))
@@ -171,6 +172,8 @@ class Vmm:
 
     def detach(self) -> None:
         self._watch.cancel()
+        if self._conclusion is not None:
+            self._conclusion.cancel()
         self.agent.close()
         self.monitor.close()
         if self._pidfd is not None:
@@ -198,6 +201,7 @@ class Vmm:
                 self._hang_up()
             elif event.get("event") == "MIGRATION":
                 self._migrated(str(event.get("data", {}).get("status", "")))
+            self.monitor.events.task_done()
 
     def _migrated(self, status: str) -> None:
         is_over = status in ("completed", "failed", "cancelled")
@@ -205,6 +209,16 @@ class Vmm:
             self._migration.set_result(status)
 
     def _process_ended(self) -> None:
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._conclusion = asyncio.create_task(self._conclude())
+
+    async def _conclude(self) -> None:
+        """What QEMU said before it went may still lie in the monitor's socket, and tells more than that it is gone."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                await self.monitor.closed.wait()
+                await self.monitor.events.join()
         if find_group(self._sandbox_id, self._directory).oom_kills():
             self._end(Ending(why="the host killed it for exceeding its memory"))
             return

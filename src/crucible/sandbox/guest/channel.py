@@ -24,7 +24,7 @@ SMALL_S: Final = 30.0
 FLUSH_AFTER_S: Final = 0.25
 FLUSH_AGAIN_S: Final = 1.0
 FLUSH_FRAMES: Final = 2_048
-WHY_GONE_S: Final = 2.0
+WHY_GONE_S: Final = 20.0
 
 WhyGone = Callable[[], Awaitable[GuestGone]]
 
