@@ -14,7 +14,7 @@ from crucible.server.tokens import Scope
 
 
 async def test_health_needs_no_token_and_all_else_does(bare: Server) -> None:
-    async with httpx.AsyncClient(base_url=bare.url) as client:
+    async with httpx.AsyncClient(base_url=bare.url, timeout=120) as client:
         assert (await client.get("/health")).json()["status"] == "ok"
         for path in ("/api/v1/sandboxes", "/api/v1/openapi.json", "/metrics", "/nothing"):
             answer = await client.get(path)

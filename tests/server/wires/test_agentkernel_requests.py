@@ -104,7 +104,7 @@ def test_content_that_is_no_base64_is_refused() -> None:
 
 
 async def test_no_is_said_in_its_envelope(doors: Server) -> None:
-    async with httpx.AsyncClient(base_url=doors.url) as client:
+    async with httpx.AsyncClient(base_url=doors.url, timeout=120) as client:
         answer = await client.get("/sandboxes")
     assert answer.status_code == 401
     told = answer.json()
@@ -115,7 +115,7 @@ async def test_no_is_said_in_its_envelope(doors: Server) -> None:
 async def test_both_headers_carry_the_token(doors: Server) -> None:
     token = doors.token(Scope.READ)
     for headers in ({"Authorization": f"Bearer {token}"}, {"X-API-Key": token}):
-        async with httpx.AsyncClient(base_url=doors.url, headers=headers) as client:
+        async with httpx.AsyncClient(base_url=doors.url, headers=headers, timeout=120) as client:
             assert (await client.get("/sandboxes")).json() == {"success": True, "data": []}
             assert (await client.post("/run", json={"command": ["true"]})).status_code == 403
 
@@ -188,7 +188,9 @@ async def test_a_body_that_is_no_json_and_one_that_is_too_large_are_refused(door
 
 async def test_a_token_for_one_sandbox_reaches_no_other(doors: Server) -> None:
     token = doors.token(Scope.RUN, sandbox="0" * 16)
-    async with httpx.AsyncClient(base_url=doors.url, headers={"X-API-Key": token}) as client:
+    async with httpx.AsyncClient(
+        base_url=doors.url, headers={"X-API-Key": token}, timeout=120
+    ) as client:
         for path in ("/sandboxes", "/sandboxes/by-uuid/x", "/snapshots"):
             assert (await client.get(path)).status_code == 403, path
         assert (await client.post("/run", json={"command": ["true"]})).status_code == 403

@@ -141,7 +141,7 @@ def test_a_line_without_end_is_told_in_pieces() -> None:
 
 async def test_its_own_header_carries_the_token(doors: Server) -> None:
     token = doors.token(Scope.READ)
-    async with httpx.AsyncClient(base_url=doors.url) as client:
+    async with httpx.AsyncClient(base_url=doors.url, timeout=120) as client:
         refused = await client.get(f"{PREFIX}/v1/sandboxes")
         assert refused.status_code == 401
         assert refused.json()["code"] == "unauthenticated"
@@ -202,6 +202,8 @@ async def test_what_cannot_be_done_is_told(
 
 async def test_a_token_for_one_sandbox_reaches_no_other(doors: Server) -> None:
     token = doors.token(Scope.RUN, sandbox="0" * 16)
-    async with httpx.AsyncClient(base_url=doors.url, headers={"X-API-Key": token}) as client:
+    async with httpx.AsyncClient(
+        base_url=doors.url, headers={"X-API-Key": token}, timeout=120
+    ) as client:
         assert (await client.get(f"{PREFIX}/v1/sandboxes")).status_code == 403
         assert (await client.post(f"{PREFIX}/v1/sandboxes", json={})).status_code == 403
