@@ -81,6 +81,16 @@ class RequestTooSlow(DoorError):
         super().__init__(f"Nothing of the request's body came for {seconds:g} s")
 
 
+class OutcomeUnknown(Refused):
+    code = "outcome-unknown"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"A request with the idempotency key {key[:80]!r} was begun, and how it ended is not known any more",
+            hint="Look whether what it asked for is there; send what is missing with another key",
+        )
+
+
 class KeyReused(DoorError):
     code = "idempotency-key-reused"
 

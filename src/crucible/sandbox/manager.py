@@ -127,6 +127,12 @@ class Manager:
         if self.figures is not None:
             self.figures.note(stages)
 
+    def note(self, verb: str, record: SandboxRecord, **more: str) -> None:
+        """One line of audit about what became of a named sandbox."""
+        told = {"id": record.id, "image": record.spec.image, "backend": record.backend,
+                "isolation": record.isolation}  # fmt: skip
+        self.records.write_audit(verb, record.name, {**told, **more})
+
     async def create(
         self,
         name: str,
@@ -141,7 +147,9 @@ class Manager:
             new_id(), name, spec, image, host_directory=host_directory
         )
         self.secrets.learn(record.id, secrets)
-        return self.records.update(record.id, state="created")
+        record = self.records.update(record.id, state="created")
+        self.note("create", record)
+        return record
 
     async def start(self, name: str, *, secrets: Sequence[Secret] = ()) -> SandboxRecord:
         """Values that are given are learned, also by a sandbox that runs already."""
@@ -184,6 +192,7 @@ class Manager:
             else:
                 await self.remains.bury(record)
             self.remains.erase(record)
+            self.note("remove", record)
 
     async def pause(self, name: str) -> SandboxRecord:
         async with self.lock(name):
@@ -191,6 +200,7 @@ class Manager:
             await held.machine.pause()
             held.awake.clear()
             held.record = self.records.update(held.record.id, state="paused")
+            self.note("pause", held.record)
             return held.record
 
     async def resume(self, name: str) -> SandboxRecord:
@@ -201,6 +211,7 @@ class Manager:
                 raise WrongState(name, record.state, "paused")
             await held.machine.resume()
             held.record = self.records.update(record.id, state="running")
+            self.note("resume", held.record)
             await self.open_doors(held)
             return held.record
 
@@ -326,6 +337,7 @@ class Manager:
 
     def mark_running(self, held: Held) -> SandboxRecord:
         held.record = self.records.update(held.record.id, state="running", has_disk=True)
+        self.note("start", held.record)
         return held.record
 
     def hold(self, held: Held) -> None:
@@ -349,7 +361,9 @@ class Manager:
             raise
         finally:
             held.log.close()
-        return self.remains.mark_stopped(held.record)
+        record = self.remains.mark_stopped(held.record)
+        self.note("stop", record)
+        return record
 
     async def let_all_go(self) -> None:
         """Leaves every machine running, for another process to take over."""
@@ -470,3 +484,4 @@ class Manager:
                 await self._end(held)
             finally:
                 self.remains.mark_stopped(held.record, note=why)
+                self.note("end", held.record, why=why)

@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -131,10 +131,14 @@ def open_records(home: Path) -> Records:
 
 
 class Records:
-    """One connection; safe to use from many processes at once. Not to be shared between threads."""
+    """One connection; safe to use from many processes at once. Not to be shared between threads.
+
+    `listeners` are called when a line of audit was written through this one.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.listeners: set[Callable[[], None]] = set()
         path = home / FILE_NAME
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -245,6 +249,8 @@ class Records:
                 "INSERT INTO audit (at, who, verb, sandbox, detail) VALUES (?, ?, ?, ?, ?)",
                 (time.time(), str(os.getuid()), verb, sandbox, json.dumps(detail)),
             )
+        for heard in tuple(self.listeners):
+            heard()
 
     def audit(self, limit: int = 100, *, sandbox: str | None = None) -> list[dict[str, Any]]:
         """The newest lines first; those about one sandbox, if it is named."""

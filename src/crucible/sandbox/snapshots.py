@@ -166,6 +166,7 @@ class Snapshots:
             raise
         copies = [task.result() for task in booting]
         for copy in copies:
+            manager.note("create", copy.record)
             manager.mark_running(copy)
         return copies
 

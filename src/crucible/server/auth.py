@@ -9,20 +9,12 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from crucible.errors import Forbidden, Unauthenticated
+from crucible.server.callers import Caller as Caller
 from crucible.server.domain import Domain, domain_of
-from crucible.server.tokens import Scope, find_token
-from crucible.values import dataclass
+from crucible.server.tokens import Scope, find_token, is_good
 
 NAME_PARAMETER = "name"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """`id` is what the audit and the idempotency keys know the caller by; `sandbox` the id of the only one it has."""
-
-    id: str
-    scope: Scope
-    sandbox: str = ""
+KNOWN_BY = "token:"
 
 
 ANYBODY = Caller(id="anybody", scope=Scope.READ, sandbox="none")
@@ -44,7 +36,17 @@ def caller_with(domain: Domain, text: str) -> Caller:
     token = find_token(domain.store, text)
     if token is None:
         raise Unauthenticated("The token is unknown, revoked or expired")
-    return Caller(id=f"token:{token.id}", scope=token.scope, sandbox=token.sandbox)
+    return Caller(id=f"{KNOWN_BY}{token.id}", scope=token.scope, sandbox=token.sandbox)
+
+
+def ticket_caller(domain: Domain, connection: HTTPConnection, text: str) -> Caller:
+    """A ticket for one terminal, and as good as the token it was made with still is. Raises Unauthenticated."""
+    caller = domain.tickets.redeem(text, connection.scope["path"])
+    if caller.id.startswith(KNOWN_BY) and not is_good(
+        domain.store, caller.id.removeprefix(KNOWN_BY)
+    ):
+        raise Unauthenticated("The token that the ticket was made with is revoked or expired")
+    return caller
 
 
 def given_token(connection: HTTPConnection) -> str:

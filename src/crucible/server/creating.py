@@ -9,20 +9,21 @@ from crucible.errors import Forbidden
 from crucible.sandbox import seeding
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held
+from crucible.sandbox.labels import is_labelled, judge, told
 from crucible.sandbox.mounts import parse_mount
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.service.first_steps import take_first_steps
 from crucible.sandbox.spec import SandboxSpec
 from crucible.server.auth import Caller
 from crucible.server.domain import Domain
-from crucible.server.models.sandboxes import NewSandbox
+from crucible.server.models.sandboxes import NewSandbox, Settings
 from crucible.server.tokens import Scope
 
 
 async def create_sandbox(domain: Domain, caller: Caller, asked: NewSandbox) -> SandboxRecord:
     """Made and, if asked, started; one that cannot be started was never made."""
-    spec = asked.settings.as_spec()
-    check_spec(caller, spec, takes_files=asked.host_directory is not None)
+    check_spec(caller, asked.settings.as_spec(), takes_files=asked.host_directory is not None)
+    spec, _ = await labelled(domain, asked.settings)
     source = asked.host_directory
     if source is not None:
         source = str(seeding.check_source(Path(source)))
@@ -39,6 +40,16 @@ async def create_sandbox(domain: Domain, caller: Caller, asked: NewSandbox) -> S
     except BaseException:
         await finish(domain.manager.remove(record.name, force=True))
         raise
+
+
+async def labelled(domain: Domain, settings: Settings) -> tuple[SandboxSpec, list[str]]:
+    """The specification with what the labels of its image say of it, and what is to be told of that."""
+    spec = settings.as_spec()
+    image = await domain.manager.image(spec.image)
+    if not is_labelled(image.labels):
+        return spec, []
+    judged = judge(spec, image.labels, settled=settings.settled(), accepts=settings.accept_labels)
+    return judged.spec, told(image.name, judged)
 
 
 async def start_sandbox(domain: Domain, name: str) -> SandboxRecord:

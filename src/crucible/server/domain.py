@@ -13,6 +13,7 @@ from crucible.sandbox.executions import Executions
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.snapshots import Snapshots
 from crucible.server.store import Store
+from crucible.server.tickets import Tickets
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class Domain:
     store: Store
     is_ready: bool = True
     started_at: float = field(default_factory=time.time)
+    tickets: Tickets = field(default_factory=Tickets)
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def turn(self, key: str) -> asyncio.Lock:

@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crucible.errors import CrucibleError, RequestTooLarge, RequestTooSlow, Unauthenticated
 from crucible.server import hosts, problems
-from crucible.server.auth import ANYBODY, owner_caller
+from crucible.server.auth import ANYBODY, owner_caller, ticket_caller
+from crucible.server.callers import Caller
 from crucible.server.domain import Domain
 from crucible.server.journal import Journal
 from crucible.server.rates import Rates
@@ -96,12 +97,19 @@ class Gate:
             return
         address = connection.client.host if connection.client else ""
         try:
-            caller = wire.authenticate(self._domain, connection)
+            caller = self._caller(connection, wire)
         except Unauthenticated:
             self._failures.spend(address)
             raise
         self._rates.spend(caller.id)
         connection.state.caller = caller
+
+    def _caller(self, connection: HTTPConnection, wire: Wire) -> Caller:
+        """A browser has no way to send a token with a WebSocket; a ticket in the address is good once."""
+        ticket = connection.query_params.get("ticket")
+        if connection.scope["type"] == "websocket" and ticket is not None:
+            return ticket_caller(self._domain, connection, ticket)
+        return wire.authenticate(self._domain, connection)
 
 
 class _Passage:

@@ -88,6 +88,9 @@ class HttpDoors:
                 requests_per_second=address.requests_per_second,
             )
             await self._serve(sock, rules)
+        for wire in self._wires:
+            if wire.begin is not None:
+                wire.begin()
 
     async def drain(self) -> None:
         """Takes no more connections and waits a while for the answers that are under way."""

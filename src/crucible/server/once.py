@@ -11,13 +11,15 @@ from fastapi import Depends, Header, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from crucible.errors import BadRequest, KeyReused
+from crucible.errors import BadRequest, KeyReused, OutcomeUnknown
 from crucible.server.auth import caller_of
 from crucible.server.domain import Domain, domain_of
 
 KEPT_S = 24 * 3600.0
 LONGEST_KEY = 200
 LARGEST_ANSWER = 1 << 20
+# In the place of a status: it was begun, and nobody knows more.
+_BEGUN = 0
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -38,7 +40,10 @@ IDEMPOTENT = Depends(_key)
 
 
 class OnceRoute(APIRoute):
-    """Only answers that say that it was done are kept: what failed can be tried again with the same key."""
+    """Only answers that say that it was done are kept: what failed can be tried again with the same key.
+
+    One whose server died before it could answer, or whose answer is too large to keep, is not done again.
+    """
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -64,11 +69,11 @@ async def _once(request: Request, key: str, handle: Handler) -> Response:
     async with domain.turn(f"{caller}\0{key}"):
         known = _known(domain, caller, key)
         if known is None:
-            response = await handle(request)
-            _keep(domain, caller, key, digest, response)
-            return response
+            return await _first(request, caller, key, digest, handle)
     if known["request"] != digest:
         raise KeyReused(key)
+    if known["status"] == _BEGUN:
+        raise OutcomeUnknown(key)
     return Response(known["body"], known["status"], media_type="application/json")
 
 
@@ -80,12 +85,33 @@ def _known(domain: Domain, caller: str, key: str) -> Any:
     return rows[0] if rows else None
 
 
-def _keep(domain: Domain, caller: str, key: str, digest: bytes, response: Response) -> None:
-    body = getattr(response, "body", None)
-    if body is None or response.status_code >= 300 or len(body) > LARGEST_ANSWER:
-        return
+async def _first(
+    request: Request, caller: str, key: str, digest: bytes, handle: Handler
+) -> Response:
+    """Written down before it is done: if we die meanwhile, whoever asks again is told that it may have been."""
+    domain = domain_of(request)
     domain.store.write("DELETE FROM answers WHERE at <= ?", time.time() - KEPT_S)
+    _write(domain, caller, key, digest, _BEGUN, b"")
+    try:
+        response = await handle(request)
+    except BaseException:
+        _forget(domain, caller, key)
+        raise
+    if response.status_code >= 300:
+        _forget(domain, caller, key)
+        return response
+    body = getattr(response, "body", None)
+    if body is not None and len(body) <= LARGEST_ANSWER:
+        _write(domain, caller, key, digest, response.status_code, bytes(body))
+    return response
+
+
+def _write(domain: Domain, caller: str, key: str, digest: bytes, status: int, body: bytes) -> None:
     domain.store.write(
         "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
-        caller, key, digest, response.status_code, bytes(body), time.time(),
+        caller, key, digest, status, body, time.time(),
     )  # fmt: skip
+
+
+def _forget(domain: Domain, caller: str, key: str) -> None:
+    domain.store.write("DELETE FROM answers WHERE caller = ? AND key = ?", caller, key)

@@ -34,6 +34,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.BadRequest, 422),
     (errors.ClientLeft, 499),
     (errors.KeyReused, 409),
+    (errors.OutcomeUnknown, 409),
     (errors.TokenMissing, 404),
     (errors.SandboxMissing, 404),
     (errors.SnapshotMissing, 404),

@@ -100,6 +100,12 @@ def find_token(store: Store, text: str) -> Token | None:
     return None
 
 
+def is_good(store: Store, token_id: str) -> bool:
+    """Whether there still is a token of this id whose time is not over."""
+    rows = store.read("SELECT * FROM tokens WHERE id = ?", token_id)
+    return any(not _token(row).is_expired for row in rows)
+
+
 def hash_of(text: str) -> bytes:
     """One round is enough: nobody guesses 256 bits."""
     return hashlib.sha256(text.encode(errors="surrogateescape")).digest()

@@ -24,6 +24,8 @@ Refuse = Callable[[CrucibleError, str], Response]
 class Wire:
     """`app` gets what is under `prefix`, with the prefix taken off; with "" it gets what no other has.
 
+    `begin` is called once the doors are open: for what goes on without anybody asking.
+
     One whose clients cannot take a prefix has `roots` instead, and gets the paths under these whole.
 
     An `app` finds the domain at `request.app.state.domain` and its caller at `request.state.caller`.
@@ -35,6 +37,7 @@ class Wire:
     roots: tuple[str, ...] = ()
     authenticate: Authenticate = token_caller
     refuse: Refuse = problem
+    begin: Callable[[], None] | None = None
 
     def has(self, path: str) -> bool:
         places = self.roots or (self.prefix,)

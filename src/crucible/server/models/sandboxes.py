@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr
@@ -30,6 +31,7 @@ State = Literal[
     "creating", "created", "starting", "running", "paused", "stopping", "stopped", "broken", "removing"
 ]  # fmt: skip
 Seconds = Annotated[float, Field(ge=0, le=LARGEST_TIMEOUT_S)]
+_OF_PROFILES = {"network", "read_only", "drop_capabilities"}
 
 
 class SecretValue(Asked):
@@ -75,11 +77,20 @@ class Settings(Asked):
     ttl_s: Seconds = 0.0
     read_only: bool | None = None
     drop_capabilities: bool | None = None
+    accept_labels: bool = Field(
+        default=False,
+        description="Give the image what its labels ask for; else they only take from the sandbox",
+    )
+
+    def settled(self) -> set[str]:
+        """What the caller has set, and labels of the image leave alone. A profile that is chosen sets its fields."""
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        return given | (_OF_PROFILES if "profile" in given else set())
 
     def as_spec(self) -> SandboxSpec:
         profile = find_profile(self.profile)
         given = self.model_dump(
-            mode="json", exclude={"secrets"}, exclude_unset=True, exclude_none=True
+            mode="json", exclude={"secrets", "accept_labels"}, exclude_unset=True, exclude_none=True
         )
         usual = {
             "network": profile.network,
@@ -119,9 +130,12 @@ class Sandbox(Told):
     created_at: float
     started_at: float | None
     note: str = Field(description="Why it is in the state it is in, if that needs a word")
+    notices: list[str] = Field(
+        default=[], description="When it is made: what became of the labels of its image"
+    )
 
     @classmethod
-    def of(cls, record: SandboxRecord) -> Sandbox:
+    def of(cls, record: SandboxRecord, notices: Sequence[str] = ()) -> Sandbox:
         spec = asdict(record.spec)
         names = ("id", "name", "state", "image_digest", "backend", "isolation", "created_at",
                  "started_at", "note")  # fmt: skip
@@ -130,5 +144,6 @@ class Sandbox(Told):
                 key: list(value) if isinstance(value, tuple) else value
                 for key, value in spec.items()
             },
+            notices=list(notices),
             **{name: getattr(record, name) for name in names},
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -13,7 +13,7 @@ from crucible.sandbox.holding import Held
 from crucible.sandbox.temporary import Run as Running
 from crucible.sandbox.temporary import run_in_temporary
 from crucible.server.auth import MAY_RUN, Caller, TheCaller, TheDomain
-from crucible.server.creating import check_spec, first_steps
+from crucible.server.creating import check_spec, first_steps, labelled
 from crucible.server.domain import Domain
 from crucible.server.following import collect, events
 from crucible.server.models.commands import CommandBase, Result, Run, RunStream
@@ -53,6 +53,7 @@ async def run_stream(
 ) -> EventStream:
     """What it writes, while it does. These events cannot be resumed: the sandbox goes with who watches it."""
     data = asked.input_bytes()
+    check_spec(caller, asked.settings.as_spec())
     one = running(domain, caller, asked, asked.settings, bool(data))
     return EventStream(_told(one, data, request.state.request_id))
 
@@ -74,22 +75,24 @@ async def _told(
     yield last
 
 
-def running(
+@asynccontextmanager
+async def running(
     domain: Domain, caller: Caller, asked: CommandBase, settings: Settings, wants_input: bool
-) -> AbstractAsyncContextManager[Running]:
-    spec = settings.as_spec()
-    check_spec(caller, spec)
+) -> AsyncIterator[Running]:
+    check_spec(caller, settings.as_spec())
+    spec, _ = await labelled(domain, settings)
 
     async def furnish(held: Held) -> None:
         await domain.manager.furnish(held, is_first=True)
         if spec.after_create:
             await first_steps(held)
 
-    return run_in_temporary(
+    async with run_in_temporary(
         domain.manager,
         domain.executions,
         spec,
         asked.as_request(wants_input=wants_input),
         secrets=settings.given_secrets(),
         furnish=furnish,
-    )
+    ) as run:
+        yield run

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
-from crucible.server.creating import create_sandbox, start_sandbox
+from crucible.server.creating import create_sandbox, labelled, start_sandbox
 from crucible.server.models.base import Name, Page
 from crucible.server.models.sandboxes import NewSandbox, Sandbox
 from crucible.server.once import IDEMPOTENT, OnceRoute
@@ -24,7 +24,9 @@ Grace = Annotated[float, Query(ge=0, le=3600)]
     "/sandboxes", status_code=201, dependencies=[MAY_RUN, IDEMPOTENT], operation_id="createSandbox"
 )
 async def create(asked: NewSandbox, domain: TheDomain, caller: TheCaller) -> Sandbox:
-    return Sandbox.of(await create_sandbox(domain, caller, asked))
+    record = await create_sandbox(domain, caller, asked)
+    _, notices = await labelled(domain, asked.settings)
+    return Sandbox.of(record, notices)
 
 
 @router.get("/sandboxes", dependencies=[MAY_READ], operation_id="listSandboxes")

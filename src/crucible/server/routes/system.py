@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -58,7 +59,11 @@ class Limits(Told):
 
 
 class Happening(Told):
-    """A command that was run, or a sandbox that was ended by a limit of its own."""
+    """A command that was run (`run`, `exec`), or what became of a sandbox.
+
+    That is `create`, `start`, `stop`, `pause`, `resume`, `remove`, `end` when it ended by itself, `expire` when a limit
+    of its own ended it.
+    """
 
     number: int
     at: float
@@ -125,8 +130,18 @@ async def follow_events(
 
 
 async def _happening(domain: Domain, after: int) -> AsyncGenerator[bytes, None]:
-    while domain.is_ready:
-        for line in domain.manager.records.audit_after(after, LARGEST_PAGE):
-            after = line["number"]
-            yield event(line["verb"], Happening(**line).model_dump(), str(after))
-        await asyncio.sleep(_LOOK_EVERY_S)
+    """What this process does is told at once; what another one did, a `run` without us, when we look."""
+    records = domain.manager.records
+    woken = asyncio.Event()
+    records.listeners.add(woken.set)
+    try:
+        while domain.is_ready:
+            woken.clear()
+            for line in records.audit_after(after, LARGEST_PAGE):
+                after = line["number"]
+                yield event(line["verb"], Happening(**line).model_dump(), str(after))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await woken.wait()
+    finally:
+        records.listeners.discard(woken.set)

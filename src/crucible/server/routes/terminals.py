@@ -13,12 +13,15 @@ from pydantic import Field, TypeAdapter, ValidationError
 from crucible.errors import BadRequest, CrucibleError
 from crucible.sandbox.execution import Execution
 from crucible.sandbox.watching import Watcher
-from crucible.server.auth import MAY_RUN, TheDomain
-from crucible.server.models.base import Asked, Name
+from crucible.server.auth import MAY_RUN, TheCaller, TheDomain
+from crucible.server.callers import Caller
+from crucible.server.domain import Domain
+from crucible.server.models.base import Asked, Name, Told
 from crucible.server.models.commands import CommandFacts, Ending, NewCommand, Side
 from crucible.server.problems import fields_of
 from crucible.server.routes import PREFIX
-from crucible.server.routes.commands import find_running, start_command
+from crucible.server.routes.commands import CommandId, find_running, start_command
+from crucible.server.tickets import LIFETIME_S
 
 router = APIRouter(prefix=PREFIX, tags=["terminals"])
 
@@ -61,8 +64,47 @@ _CONTROL: TypeAdapter[Resize | Signal | End | Detach] = TypeAdapter(
 )
 
 
+class Ticket(Told):
+    """For one WebSocket at `path`, within `lifetime_s` seconds: `path?ticket=…`. It is good once."""
+
+    ticket: str
+    path: str
+    lifetime_s: float
+
+
 class _Left(Exception):
     """The caller wants to go and the command to stay."""
+
+
+@router.post(
+    "/sandboxes/{name}/terminal/tickets",
+    status_code=201,
+    dependencies=[MAY_RUN],
+    operation_id="createTerminalTicket",
+)
+async def give_ticket(name: Name, domain: TheDomain, caller: TheCaller) -> Ticket:
+    """For a browser, which cannot send a token with a WebSocket: opens one new terminal in this sandbox, once."""
+    domain.manager.records.find(name)
+    return _ticket(domain, caller, f"{PREFIX}/sandboxes/{name}/terminal")
+
+
+@router.post(
+    "/sandboxes/{name}/commands/{id}/terminal/tickets",
+    status_code=201,
+    dependencies=[MAY_RUN],
+    operation_id="createJoiningTicket",
+)
+async def give_joining_ticket(
+    name: Name, id: CommandId, domain: TheDomain, caller: TheCaller
+) -> Ticket:
+    """The same, to join a command that runs."""
+    await find_running(domain, name, id)
+    return _ticket(domain, caller, f"{PREFIX}/sandboxes/{name}/commands/{id}/terminal")
+
+
+def _ticket(domain: Domain, caller: Caller, path: str) -> Ticket:
+    ticket = domain.tickets.give(caller, path)
+    return Ticket(ticket=ticket, path=path, lifetime_s=LIFETIME_S)
 
 
 @router.websocket("/sandboxes/{name}/terminal", dependencies=[MAY_RUN])

@@ -102,7 +102,6 @@ async def list_all(request: Request) -> Response:
 async def get(request: Request) -> Response:
     domain = _domain(request, Scope.READ)
     record = _found(domain, request)
-    _lifetimes(request).watch(record)
     facts = facts_of(record)
     return JSONResponse(
         {

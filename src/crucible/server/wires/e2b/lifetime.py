@@ -45,12 +45,14 @@ class Lifetimes:
         self._stop(record)
         self._limit_age(record, 0.0)
 
-    def watch(self, record: SandboxRecord) -> None:
-        """After a restart of this program the timers are set again by whoever asks first."""
-        facts = facts_of(record)
-        is_due = facts.on_timeout == "pause" and facts.end_at and record.state == "running"
-        if is_due and record.id not in self._timers:
-            self._timers[record.id] = asyncio.create_task(self._pause_at(record, facts.end_at))
+    def watch_all(self) -> None:
+        """After a restart of this program the timers are set again; what is overdue is paused at once."""
+        for record in self._domain.manager.records.sandboxes():
+            if record.is_temporary or record.state != "running":
+                continue
+            facts = facts_of(record)
+            if facts.on_timeout == "pause" and facts.end_at:
+                self._timers[record.id] = asyncio.create_task(self._pause_at(record, facts.end_at))
 
     def _limit_age(self, record: SandboxRecord, ttl_s: float) -> None:
         manager = self._domain.manager

@@ -31,8 +31,16 @@ def e2b_wires(domain: Domain) -> tuple[Wire, Wire]:
         domain, [*code.routes, *rest.routes, *processes.routes, *filesystem.routes, *control.routes]
     )
     signed = _app(domain, rest.signed_routes)
+    lifetimes: Lifetimes = app.state.lifetimes
     return (
-        Wire(name="e2b", prefix=PREFIX, app=app, authenticate=authenticate, refuse=refuse),
+        Wire(
+            name="e2b",
+            prefix=PREFIX,
+            app=app,
+            authenticate=authenticate,
+            refuse=refuse,
+            begin=lifetimes.watch_all,
+        ),
         Wire(
             name="e2b-files",
             prefix="",

@@ -1,0 +1,15 @@
+"""A caller, as everything behind the gate knows it."""
+
+from __future__ import annotations
+
+from crucible.server.tokens import Scope
+from crucible.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """`id` is what the audit and the idempotency keys know the caller by; `sandbox` the id of the only one it has."""
+
+    id: str
+    scope: Scope
+    sandbox: str = ""
