@@ -162,7 +162,7 @@ class CommandLine:
         self.argv = [sys.executable, "-m", "crucible.cli"]
 
     def __call__(
-        self, *words: str | Path, input: bytes = b"", cwd: Path | None = None, timeout: float = 120
+        self, *words: str | Path, input: bytes = b"", cwd: Path | None = None, timeout: float = 400
     ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [*self.argv, *map(str, words)],
@@ -206,7 +206,7 @@ def end_owner(home: Path) -> None:
     pid = owner_pid(home)
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while owner_pid(home) == pid and time.monotonic() < deadline:
             time.sleep(0.02)
 
@@ -257,7 +257,16 @@ def _kill_machines(home: Path) -> None:
 
 
 # Whole files, which one worker runs: begun last, they would keep one core waiting for the other.
-_LONGEST = frozenset(("test_recipes", "test_sdks", "test_images_of_clients", "test_e2b_clients"))
+_LONGEST = frozenset(
+    (
+        "test_recipes",
+        "test_sdks",
+        "test_images_of_clients",
+        "test_e2b_clients",
+        "test_base",
+        "test_schema",
+    )
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,9 @@ from crucible.images.base import build_base
 from crucible.images.catalog import Image
 from crucible.images.recipe import parse_recipe
 
+# Packages are fetched and unpacked twice.
+pytestmark = pytest.mark.timeout(2400)
+
 SMALL = """
 name = "small"
 user = "someone"

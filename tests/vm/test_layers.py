@@ -103,16 +103,22 @@ async def freeze(held: Held) -> None:
         stream.unlink(missing_ok=True)
 
 
-async def write_layers(held: Held, count: int, *, bytes_each: int = 300_000) -> None:
-    """As many more layers, with a file in each: what a snapshot does to the disk, without its memory."""
+async def push_layer(held: Held) -> None:
+    """What a snapshot does to the disk, without the memory."""
     disk, monitor = machine_of(held)._disk, monitor_of(held)
+    await disk.tidy()
+    await disk.merge_if_long()
+    await monitor.execute("stop")
+    await disk.push()
+    await monitor.execute("cont")
+    await disk.tidy()
+
+
+async def write_layers(held: Held, count: int, *, bytes_each: int = 300_000) -> None:
+    """As many more layers, with a file in each."""
     for number in range(count):
         await shell(held, f"head -c {bytes_each} /dev/urandom > /workspace/layer-{number}; sync")
-        await disk.merge_if_long()
-        await monitor.execute("stop")
-        await disk.push()
-        await monitor.execute("cont")
-        await disk.tidy()
+        await push_layer(held)
 
 
 async def sums(held: Held) -> bytes:
@@ -122,7 +128,7 @@ async def sums(held: Held) -> bytes:
 
 
 class History(NamedTuple):
-    """What was seen while a sandbox was frozen forty times, something written before each."""
+    """What was seen while a sandbox's disk was frozen forty times, something written before each."""
 
     lengths: list[int]
     descriptors: list[int]
@@ -150,8 +156,10 @@ def history(manager: Manager, module_home: Path, run: Run) -> Iterator[History]:
                 at[number] = await sums(held)
                 await Snapshots(manager).take("much-copied", f"moment-{number}")
                 before |= digests(shared_files(module_home, at=number))
-            else:
+            elif number % 10 == 0:
                 await freeze(held)
+            else:
+                await push_layer(held)
             seen.lengths.append(len(find_chain(held.record.directory).layers))
             seen.descriptors.append(len(list(process_of(held).joinpath("fd").iterdir())))
             seen.writable.append(writable_layers(held))
