@@ -150,7 +150,7 @@ def history(manager: Manager, module_home: Path, run: Run) -> Iterator[History]:
             await shell(
                 held,
                 f"head -c 200000 /dev/urandom > /workspace/file-{number}; rm -f /workspace/gone-*;"
-                f" echo {number} > /workspace/gone-{number}; echo {number} >> /workspace/all",
+                f" echo {number} > /workspace/gone-{number}; echo {number} >> /workspace/all; sync",
             )
             if number in KEPT:
                 at[number] = await sums(held)
