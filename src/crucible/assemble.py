@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crucible.images.catalog import Image
     from crucible.images.report import Report
     from crucible.sandbox.manager import Fetch, Manager
-    from crucible.sandbox.owner import Doors
+    from crucible.sandbox.owner import Doors, DoorsLater
     from crucible.sandbox.service.dispatch import Service
 
 
@@ -117,12 +117,16 @@ def remove_templates_of_gone_images(config: Config) -> int:
 
 
 def run_owner(
-    config: Config, doors: Callable[[Service], Doors] | None = None, *, stays: bool = False
+    config: Config,
+    doors: Callable[[Service], Doors] | None = None,
+    *,
+    stays: bool = False,
+    doors_later: DoorsLater | None = None,
 ) -> bool:
     """Serves as this user's owner until there is nothing to hold; False, at once, if there is one.
 
     One that `stays`, or has `doors` to serve, is the daemon: it takes over from who was started on demand, and leaves
-    when it is told to.
+    when it is told to. Without `doors`, those of `doors_later` are opened when they are first asked for.
     """
     import asyncio
 
@@ -145,6 +149,7 @@ def run_owner(
             idle_s=None if is_daemon else config.owner_idle_s,
             drain_s=config.drain_s,
             doors=doors,
+            doors_later=doors_later,
             front=Front(config.home, _FRONT_COMMAND) if is_daemon else None,
         )
         await owner.serve()

@@ -15,6 +15,11 @@ from crucible.assemble import run_owner
 from crucible.config import load_config
 from crucible.errors import CrucibleError, DaemonRunning
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from crucible.sandbox.owner import Doors
+    from crucible.sandbox.service.dispatch import Service
+
 
 def main(words: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if words is None else list(words)
@@ -36,12 +41,25 @@ def _serve(words: Sequence[str]) -> bool:
     """`--http HOST:PORT` opens the HTTP doors as well. `crucible daemon start` has checked it."""
     config = load_config()
     if "--http" not in words:
-        return run_owner(config, stays="--daemon" in words)
+        return run_owner(config, stays="--daemon" in words, doors_later=_own_door)
     from crucible.server.listening import Address
     from crucible.server.serving import run_with_doors
 
     host, _, port = words[words.index("--http") + 1].rpartition(":")
     return run_with_doors(config, Address(host=host.strip("[]"), port=int(port)))
+
+
+async def _own_door(service: Service) -> Doors:
+    """HTTP at the socket in the state directory alone, for programs of this user."""
+    import asyncio
+    from importlib import import_module
+
+    # In a thread: it takes a while, and others are being served.
+    await asyncio.to_thread(import_module, "crucible.server.serving")
+    from crucible.server.serving import http_doors
+    from crucible.server.store import Store
+
+    return http_doors(service, Store(service.manager.config.home), None)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,11 @@ class Front:
         listener = _listen(self._home)
         self._keeping = asyncio.create_task(self._keep(listener))
 
+    @property
+    def is_busy(self) -> bool:
+        """What was handed over is in a process of its own."""
+        return False
+
     async def drain(self) -> None:
         """What was handed over goes on to its end."""
         (self._home / SOCKET_NAME).unlink(missing_ok=True)

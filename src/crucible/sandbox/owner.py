@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from crucible.client.connection import LOG_NAME
@@ -36,6 +36,11 @@ _ACCEPT_AGAIN_S = 0.5
 class Doors(Protocol):
     """Further ways in, beside the owner's own socket."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody is being served: an owner that is not told to leave stays for them."""
+        ...
+
     async def open(self) -> None:
         """Called when the machines of a holder before us are in our hands."""
         ...
@@ -45,8 +50,13 @@ class Doors(Protocol):
         ...
 
 
+DoorsLater = Callable[[Service], Awaitable[Doors]]
+
+
 class Owner:
-    """`idle_s` None: it stays until it is told to leave."""
+    """`idle_s` None: it stays until it is told to leave. `doors_later`: opened when somebody first asks for them,
+    because to load them takes longer than most that is asked of an owner.
+    """
 
     def __init__(
         self,
@@ -56,6 +66,7 @@ class Owner:
         drain_s: float = 0.0,
         doors: Callable[[Service], Doors] | None = None,
         front: Doors | None = None,
+        doors_later: DoorsLater | None = None,
     ) -> None:
         self._manager = manager
         self._service = Service(manager)
@@ -63,6 +74,8 @@ class Owner:
         self._drain_s = drain_s
         self._doors = None if doors is None else doors(self._service)
         self._all_doors = [door for door in (self._doors, front) if door is not None]
+        self._doors_later = None if doors is not None else doors_later
+        self._opening = asyncio.Lock()
         self._began = time.time()
         self._clients: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
@@ -71,6 +84,7 @@ class Owner:
         self._service.extra["ping"] = self._ping
         self._service.extra["status"] = self._status
         self._service.extra["shutdown"] = self._shutdown
+        self._service.extra["doors"] = self._open_doors
 
     async def serve(self) -> None:
         """Until told to leave, or until nothing has been held or asked for some time."""
@@ -111,7 +125,8 @@ class Owner:
         self._leaving.set()
 
     def _is_idle(self, expiry: Expiry) -> bool:
-        return not self._manager.held and not self._clients and not expiry.is_busy
+        is_used = bool(self._manager.held or self._clients or expiry.is_busy)
+        return not is_used and not any(door.is_busy for door in self._all_doors)
 
     async def _drain(self) -> None:
         """What would be lost with us gets some time to end. Commands in named sandboxes go on without us."""
@@ -199,6 +214,18 @@ class Owner:
             "queue": None if manager.turnstile is None else manager.turnstile.facts(),
             "stages": {} if manager.figures is None else manager.figures.facts(),
         }
+
+    async def _open_doors(
+        self, request: dict[str, object], client: Conversation
+    ) -> dict[str, object]:
+        """Answers when callers over HTTP can come in at the socket in the state directory."""
+        async with self._opening:
+            if self._doors_later is not None and not self._leaving.is_set():
+                door = await self._doors_later(self._service)
+                await door.open()
+                self._all_doors.append(door)
+                self._doors_later = None
+        return {"pid": os.getpid()}
 
     async def _shutdown(
         self, request: dict[str, object], client: Conversation

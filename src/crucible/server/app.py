@@ -12,10 +12,12 @@ from crucible.server.domain import Domain
 from crucible.server.models.base import Problem
 from crucible.server.routes import (
     PREFIX,
+    code,
     commands,
     figures,
     files,
     health,
+    holds,
     images,
     metrics,
     network,
@@ -30,7 +32,7 @@ from crucible.server.routes import (
 from crucible.server.wire import Wire
 
 MODULES = (
-    health, metrics, runs, sandboxes, commands, terminals, files, state, network, figures, images, volumes,
+    health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures, images, volumes,
     tokens, system,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.

@@ -92,6 +92,10 @@ class HttpDoors:
             if wire.begin is not None:
                 wire.begin()
 
+    @property
+    def is_busy(self) -> bool:
+        return any(listener.is_busy for listener in self._listeners)
+
     async def drain(self) -> None:
         """Takes no more connections and waits a while for the answers that are under way."""
         self.domain.is_ready = False
@@ -120,6 +124,10 @@ class _Listener:
             lambda: _Protocol(config=config, server_state=state, app_state={}), sock=sock
         )
         return cls(server, state)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._state.tasks)
 
     async def drain(self) -> None:
         self._server.close()

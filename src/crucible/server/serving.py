@@ -49,6 +49,10 @@ class _Announced:
             sys.stderr.write(f"Serving on {place}\n")
         sys.stderr.flush()
 
+    @property
+    def is_busy(self) -> bool:
+        return self._doors.is_busy
+
     async def drain(self) -> None:
         await self._doors.drain()
         self._doors.domain.store.close()

@@ -107,7 +107,8 @@ async def _next(events: AsyncIterator[bytes]) -> bytes:
 
 def event(kind: str, data: dict[str, Any], number: str | None = None) -> bytes:
     lines = f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
-    return (lines if number is None else f"id: {number}\n{lines}").encode()
+    # What a sandbox tells may hold halves of characters; in JSON they can be written as escapes.
+    return (lines if number is None else f"id: {number}\n{lines}").encode(errors="backslashreplace")
 
 
 class Numbering:

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crucible.errors import BadSetting
-from crucible.sandbox.session import Entry, EntryType
+from crucible.sandbox.session import Change, ChangeKind, Entry, EntryType
 from crucible.server.models.base import Asked, Told
 
 LONGEST_PATH = 4096
@@ -45,11 +45,10 @@ class FileEntry(Told):
 
     @classmethod
     def of(cls, entry: Entry) -> FileEntry:
-        name = entry.name.decode(errors="replace")
-        is_text = name.encode(errors="replace") == entry.name
+        name, name_base64 = _shown(entry.name)
         return cls(
             name=name,
-            name_base64=None if is_text else base64.b64encode(entry.name).decode(),
+            name_base64=name_base64,
             type=entry.type,
             mode=entry.mode,
             size=entry.size,
@@ -58,6 +57,19 @@ class FileEntry(Told):
             gid=entry.gid,
             target=entry.target.decode(errors="replace"),
         )
+
+
+class FileChange(Told):
+    """What happened to a name below the directory. A rename is told of the old name; the new one is created."""
+
+    kind: ChangeKind
+    name: str
+    name_base64: str | None
+
+    @classmethod
+    def of(cls, change: Change) -> FileChange:
+        name, name_base64 = _shown(change.name)
+        return cls(kind=change.kind, name=name, name_base64=name_base64)
 
 
 class Entries(Told):
@@ -71,6 +83,13 @@ class Written(Told):
 
 class Unpacked(Told):
     entries: int
+
+
+def _shown(name: bytes) -> tuple[str, str | None]:
+    """As text; and as base64 where it is none."""
+    text = name.decode(errors="replace")
+    is_text = text.encode(errors="replace") == name
+    return text, None if is_text else base64.b64encode(name).decode()
 
 
 def guest_path(text: str) -> bytes:

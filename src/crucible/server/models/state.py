@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crucible.sandbox.records import SnapshotRecord
+from crucible.sandbox.spec import LARGEST_TIMEOUT_S
 from crucible.server.models.base import Asked, Name, Told
 
 
@@ -14,14 +15,19 @@ class NewSnapshot(Asked):
     tag: Name
 
 
+Lifetime = Annotated[float, Field(ge=1, le=LARGEST_TIMEOUT_S)]
+
+
 class Restore(Asked):
-    """Without a name the new sandbox gets one."""
+    """Without a name the new sandbox gets one; without a time to live, that of the snapshot."""
 
     name: Name | None = None
+    ttl_s: Lifetime | None = None
 
 
 class Fork(Asked):
     names: Annotated[list[Name], Field(min_length=1, max_length=100)]
+    ttl_s: Lifetime | None = None
 
 
 class Snapshot(Told):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
+from crucible.errors import CrucibleError
 from crucible.sandbox.holding import Held
+from crucible.sandbox.session import Watch
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.bytestreams import BYTES_IN, TAR_IN, body_of, bytes_out, streamed
 from crucible.server.domain import Domain
@@ -15,6 +18,7 @@ from crucible.server.models.base import Name
 from crucible.server.models.files import (
     LONGEST_PATH,
     Entries,
+    FileChange,
     FileEntry,
     Move,
     NewDirectory,
@@ -22,7 +26,10 @@ from crucible.server.models.files import (
     Written,
     guest_path,
 )
+from crucible.server.problems import fields_of
 from crucible.server.routes import PREFIX
+from crucible.server.routes.commands import EVENTS
+from crucible.server.streaming import EventStream, event
 
 router = APIRouter(prefix=PREFIX, tags=["files"])
 
@@ -144,6 +151,35 @@ async def write_archive(
         guest_path(path), body_of(request), owner=owner or held.image.owner
     )
     return Unpacked(entries=count)
+
+
+@router.get(
+    "/sandboxes/{name}/files/watch",
+    dependencies=[MAY_READ],
+    operation_id="watchDirectory",
+    response_class=StreamingResponse,
+    responses=EVENTS,
+)
+async def watch(
+    name: Name, path: InGuest, domain: TheDomain, request: Request, recursive: bool = False
+) -> EventStream:
+    """`ready`, then a `change` for each; after one of kind `overflow` some were not told."""
+    held = _held(domain, name)
+    watch = await held.machine.watch(guest_path(path), recursive=recursive)
+    return EventStream(_changes(held, watch, request.state.request_id))
+
+
+async def _changes(held: Held, watch: Watch, request_id: str) -> AsyncGenerator[bytes, None]:
+    try:
+        with held.used():
+            yield event("ready", {})
+            while (change := await watch.next()) is not None:
+                yield event("change", FileChange.of(change).model_dump())
+            yield event("end", {})
+    except CrucibleError as error:
+        yield event("error", fields_of(error, request_id))
+    finally:
+        await watch.close()
 
 
 def _held(domain: Domain, name: str) -> Held:

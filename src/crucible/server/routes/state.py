@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Annotated
@@ -10,6 +11,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
+from crucible.sandbox.expiry import live_until
+from crucible.sandbox.holding import Held
+from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.scratch import scratch_directory
 from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheDomain
 from crucible.server.bytestreams import BYTES_IN, body_of, bytes_out, streamed
@@ -68,7 +72,7 @@ async def restore(tag: Name, asked: Restore, domain: TheDomain) -> Sandbox:
     """A new sandbox that goes on where the snapshot was taken."""
     held = await domain.snapshots.restore(tag, asked.name or new_name())
     await domain.executions.take_over(held)
-    return Sandbox.of(held.record)
+    return Sandbox.of(await _with_lifetime(domain, held, asked.ttl_s))
 
 
 @router.get(
@@ -111,7 +115,14 @@ async def fork(name: Name, asked: Fork, domain: TheDomain) -> list[Sandbox]:
     copies = await domain.snapshots.fork(name, asked.names)
     for copy in copies:
         await domain.executions.take_over(copy)
-    return [Sandbox.of(copy.record) for copy in copies]
+    return [Sandbox.of(await _with_lifetime(domain, copy, asked.ttl_s)) for copy in copies]
+
+
+async def _with_lifetime(domain: Domain, held: Held, ttl_s: float | None) -> SandboxRecord:
+    if ttl_s is None:
+        return held.record
+    end = time.time() + ttl_s
+    return await live_until(domain.manager, held.record.name, lambda _: end)
 
 
 async def _packed(domain: Domain, tag: str) -> AsyncIterator[bytes]:
