@@ -38,10 +38,11 @@ test: setup ## Run all tests: Go, then Python, then those that boot machines
 bench: setup ## Measure, and compare with what one would use instead
 	$(BIN)/python -m benchmarks
 
-docs: setup ## Write the generated pages of docs/reference
+docs: setup ## Write the generated pages of docs/reference, and what of the SDK is generated
 	$(BIN)/python docs/reference/generate.py
+	$(BIN)/python scripts/sdk.py
 
 clean: ## Remove what was built here; images and sandboxes stay
 	rm -rf .venv .state build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf src/crucible/_guest
-	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src sdk tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -92,7 +92,8 @@ def install_clients() -> None:
 
 def compile_bytecode() -> None:
     """Every start would otherwise compile again what it could not write down."""
-    run_quietly([str(PYTHON), "-m", "compileall", "-q", str(ROOT / "src")])
+    sources = (ROOT / "src", ROOT / "sdk" / "python" / "src")
+    run_quietly([str(PYTHON), "-m", "compileall", "-q", *map(str, sources)])
 
 
 def _missing_packages(kind: str) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class DoorOpen(DoorError):
 
 
 class DeadlineOver(Refused):
-    """A client of another product's API gave a command a time, and that is over."""
+    """A caller gave what it runs a time, and that is over."""
 
     code = "deadline-over"
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from crucible.errors import CrucibleError
+from crucible.errors import CrucibleError, DeadlineOver
 from crucible.sandbox.holding import Held
 from crucible.sandbox.interpreter.contexts import PYTHON, Context, Contexts
 from crucible.sandbox.interpreter.events import Event, Finished, Printed, Raised, Shown
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.domain import Domain
 from crucible.server.models.base import Asked, Name, Told, Variables
+from crucible.server.models.commands import Timeout
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.problems import fields_of
 from crucible.server.routes import PREFIX
@@ -42,6 +44,7 @@ class Code(Asked):
     code: Annotated[str, Field(max_length=2 << 20)]
     context: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")] | None = None
     environment: Variables = {}
+    timeout_s: Timeout | None = Field(default=None, description="After it the code is interrupted")
 
 
 class ContextFacts(Told):
@@ -73,9 +76,7 @@ async def run_code(name: Name, asked: Code, domain: TheDomain, request: Request)
         with held.used():
             context = await contexts.default(**_surroundings(held))
     running = contexts.run(asked.context or context.id, asked.code, asked.environment)
-    # An error before anything is told is still told as one.
-    first = await anext(running)
-    return EventStream(_events(held, first, running, request.state.request_id))
+    return EventStream(_events(held, running, request.state.request_id, asked.timeout_s))
 
 
 @router.post(
@@ -132,22 +133,26 @@ async def remove(name: Name, id: ContextId, domain: TheDomain) -> None:
 
 
 async def _events(
-    held: Held, first: Event, rest: AsyncGenerator[Event, None], request_id: str
+    held: Held,
+    running: AsyncGenerator[Event, None],
+    request_id: str,
+    timeout_s: float | None,
 ) -> AsyncGenerator[bytes, None]:
+    deadline = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
     try:
         with held.used():
-            async for one in _chained(first, rest):
-                yield _told(one)
+            while True:
+                async with asyncio.timeout_at(deadline):
+                    coming = await anext(running, None)
+                if coming is None:
+                    return
+                yield _told(coming)
+    except TimeoutError:
+        yield event("error", fields_of(DeadlineOver(), request_id))
     except CrucibleError as error:
         yield event("error", fields_of(error, request_id))
     finally:
-        await rest.aclose()
-
-
-async def _chained(first: Event, rest: AsyncIterator[Event]) -> AsyncIterator[Event]:
-    yield first
-    async for one in rest:
-        yield one
+        await running.aclose()
 
 
 def _told(one: Event) -> bytes:

@@ -1,0 +1,56 @@
+"""Sandboxes of a Crucible server: `Sandbox` for programs that wait, `AsyncSandbox` for those that do not.
+
+`pip install crucible-client` is all that a machine needs which talks to a server elsewhere.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+from crucible_client import errors
+from crucible_client._async.client import AsyncClient
+from crucible_client._async.commands import AsyncCommand
+from crucible_client._async.sandbox import AsyncSandbox
+from crucible_client._sync.client import Client
+from crucible_client._sync.commands import Command
+from crucible_client._sync.sandbox import Sandbox
+from crucible_client.address import Address
+from crucible_client.errors import CrucibleError
+from crucible_client.values import (
+    CodeError,
+    CodeResult,
+    CommandInfo,
+    Context,
+    Execution,
+    Exit,
+    FileChange,
+    FileEntry,
+    Output,
+    Result,
+    SandboxInfo,
+    Snapshot,
+)
+
+__all__ = [
+    "Address",
+    "AsyncClient",
+    "AsyncCommand",
+    "AsyncSandbox",
+    "Client",
+    "CodeError",
+    "CodeResult",
+    "Command",
+    "CommandInfo",
+    "Context",
+    "CrucibleError",
+    "Execution",
+    "Exit",
+    "FileChange",
+    "FileEntry",
+    "Output",
+    "Result",
+    "Sandbox",
+    "SandboxInfo",
+    "Snapshot",
+    "errors",
+]

@@ -1,0 +1,114 @@
+"""One server: what there is on it, and a way in for sandboxes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+from crucible_client._async.commands import (
+    USUAL_OUTPUT_BYTES,
+    USUAL_TIMEOUT_S,
+    Words,
+    collect,
+    described,
+    with_input,
+)
+from crucible_client._async.http import AsyncHttp
+from crucible_client._async.waiting import Told
+from crucible_client.address import Address, find_address
+from crucible_client.reading import Reader
+from crucible_client.values import Result, SandboxInfo, Settings, Snapshot
+
+REQUEST_S = 60.0
+
+
+class AsyncClient:
+    """`url` is like `http://127.0.0.1:7070`, `https://…` or `unix:///…/http.sock`; without it CRUCIBLE_URL counts, and
+    without a token CRUCIBLE_TOKEN. Nothing is sent before something is asked for.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout_s: float = REQUEST_S,
+        address: Address | None = None,
+    ) -> None:
+        self._address = address or find_address(url, token)
+        self._timeout_s = timeout_s
+        self.http = AsyncHttp(self._address, timeout_s=timeout_s)
+
+    @property
+    def url(self) -> str:
+        return self._address.shown
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Sandboxes that were made with it should be closed first: their lines run through it."""
+        await self.http.close()
+
+    async def twin(self) -> Self:
+        """Another way to the same server."""
+        return type(self)(address=self._address, timeout_s=self._timeout_s)
+
+    async def version(self) -> str:
+        return Reader(await self.http.call("GET", "/version")).text("version")
+
+    async def run(
+        self,
+        command: Words,
+        *,
+        image: str = "base",
+        environment: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        user: str | None = None,
+        input: str | bytes | None = None,
+        timeout_s: float | None = USUAL_TIMEOUT_S,
+        on_stdout: Told | None = None,
+        on_stderr: Told | None = None,
+        max_output_bytes: int = USUAL_OUTPUT_BYTES,
+        settings: Settings | None = None,
+    ) -> Result:
+        """One command in a sandbox that is made for it and is gone afterwards: the fastest way to run one."""
+        asked = {
+            **described(command, environment, workdir, user, timeout_s, ""),
+            **with_input(input),
+            "settings": {**(settings or {}), "image": image},
+        }
+        told = self.http.events("POST", "/run/stream", json=asked)
+        return await collect(told, on_stdout, on_stderr, max_output_bytes)
+
+    async def sandboxes(self) -> list[SandboxInfo]:
+        return [SandboxInfo.read(one) for one in await self._pages("/sandboxes")]
+
+    async def snapshots(self) -> list[Snapshot]:
+        return [Snapshot.read(one) for one in await self._pages("/snapshots")]
+
+    async def remove_snapshot(self, tag: str) -> None:
+        await self.http.call("DELETE", f"/snapshots/{quote(tag, safe='')}")
+
+    async def _pages(self, path: str) -> list[Any]:
+        found: list[Any] = []
+        cursor: str | None = None
+        while True:
+            page = Reader(await self.http.call("GET", path, params={"cursor": cursor}))
+            found += page.items("items")
+            cursor = page.text_or_none("next")
+            if cursor is None:
+                return found

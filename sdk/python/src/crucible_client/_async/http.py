@@ -1,0 +1,244 @@
+"""Requests and their answers: bounded, timed, tried again where that is safe, and every failure one of our errors."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from crucible_client import __version__
+from crucible_client._async.waiting import beside, sleep
+from crucible_client.address import Address
+from crucible_client.errors import (
+    BadAnswer,
+    ConnectionLost,
+    CrucibleError,
+    NoAnswer,
+    ServerUnreachable,
+    from_problem,
+)
+from crucible_client.events import Event, EventDecoder, parse_json, parse_object
+
+API = "/api/v1"
+LARGEST_ANSWER = 64 << 20
+LARGEST_PROBLEM = 1 << 20
+CONNECT_S = 10.0
+# Streams of events have a beat every fifteen seconds.
+SILENCE_S = 60.0
+TRIES = 3
+LONGEST_PAUSE_S = 5.0
+_BUSY = (429, 503)
+_SAFE = frozenset(("GET", "HEAD"))
+
+Content = bytes | AsyncIterator[bytes]
+
+
+class AsyncHttp:
+    def __init__(self, address: Address, *, timeout_s: float) -> None:
+        self.address = address
+        self.timeout_s = timeout_s
+        self._has_reached = False
+        # No certificates are loaded for who speaks plain HTTP: that takes longer than most requests.
+        is_secure = address.url.startswith("https:")
+        self._client = httpx.AsyncClient(
+            base_url=address.url,
+            headers={"User-Agent": f"crucible-client/{__version__}", **address.headers},
+            transport=httpx.AsyncHTTPTransport(
+                uds=address.socket,
+                verify=is_secure,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            ),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        content: Content | None = None,
+        is_keyed: bool = False,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The answer's JSON, or None if it has none. `is_keyed`: the server does it once, however often it is sent."""
+        headers = {"Idempotency-Key": secrets.token_hex(16)} if is_keyed else {}
+        request = self._request(method, path, json, params, content, headers, timeout_s)
+        is_safe = method in _SAFE or is_keyed
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with self._sent(request) as response:
+                    body = await _whole(response, LARGEST_ANSWER)
+                return parse_json(body) if body else None
+            except ConnectionLost:
+                if not is_safe or attempt == TRIES:
+                    raise
+                await sleep(0.1 * attempt)
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def pieces(
+        self, path: str, *, params: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """An answer's bytes as they come."""
+        request = self._request("GET", path, None, params, None, {}, SILENCE_S)
+        async with self._sent(request) as response:
+            yield _pieces(response)
+
+    async def events(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        last: str | None = None,
+    ) -> AsyncGenerator[Event]:
+        """Events until the answer ends; one that tells of an error raises it."""
+        headers = {"Accept": "text/event-stream"}
+        if last is not None:
+            headers["Last-Event-ID"] = last
+        request = self._request(method, path, json, params, None, headers, SILENCE_S)
+        decoder = EventDecoder()
+        async with self._sent(request) as response:
+            kind = response.headers.get("content-type", "")
+            if not kind.startswith("text/event-stream"):
+                raise BadAnswer(f"The server answered with {kind[:80]!r}, not with events")
+            async for piece in _pieces(response):
+                for event in decoder.feed(piece):
+                    if event.kind == "error":
+                        raise from_problem(event.data)
+                    yield event
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        json: Any,
+        params: Mapping[str, Any] | None,
+        content: Content | None,
+        headers: Mapping[str, str],
+        timeout_s: float | None,
+    ) -> httpx.Request:
+        patience = self.timeout_s if timeout_s is None else timeout_s
+        return self._client.build_request(
+            method,
+            f"{API}{path}",
+            json=json,
+            params=_written(params or {}),
+            content=content,
+            headers=headers,
+            timeout=httpx.Timeout(patience, connect=min(CONNECT_S, patience), pool=None),
+        )
+
+    @asynccontextmanager
+    async def _sent(self, request: httpx.Request) -> AsyncIterator[httpx.Response]:
+        """An answer that says yes. Whatever it is asked for was not done if nobody was reached, or it was refused."""
+        response = await self._try(request)
+        try:
+            if response.status_code >= 300:
+                raise await _problem(response)
+            yield response
+        except httpx.HTTPError as error:
+            raise _translated(error, self.address) from error
+        finally:
+            await response.aclose()
+
+    async def _try(self, request: httpx.Request) -> httpx.Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._reach(is_first=attempt == 1)
+            try:
+                response = await self._client.send(request, stream=True)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if attempt == TRIES:
+                    raise _translated(error, self.address) from error
+                await sleep(0.1 * attempt)
+                continue
+            except httpx.HTTPError as error:
+                raise _translated(error, self.address) from error
+            pause = _pause(response)
+            if pause is None or attempt == TRIES or not _can_go_again(request):
+                return response
+            await response.aclose()
+            await sleep(pause)
+
+    async def _reach(self, *, is_first: bool) -> None:
+        reach = self.address.reach
+        if reach is not None and not (self._has_reached and is_first):
+            await beside(reach)
+            self._has_reached = True
+
+
+async def _whole(response: httpx.Response, most: int) -> bytes:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > most:
+            raise BadAnswer(f"The server's answer is larger than {most} bytes")
+    return bytes(body)
+
+
+async def _pieces(response: httpx.Response) -> AsyncIterator[bytes]:
+    async for piece in response.aiter_bytes():
+        yield piece
+
+
+async def _problem(response: httpx.Response) -> CrucibleError:
+    try:
+        told = parse_object(await _whole(response, LARGEST_PROBLEM))
+    except BadAnswer:
+        told = {}
+    if "code" not in told:
+        return BadAnswer(
+            f"The server answered with status {response.status_code} and no word of why",
+            hint=f"Is {response.request.url.copy_with(path='/')} a Crucible server?",
+            status=response.status_code,
+        )
+    return from_problem(told, response.status_code)
+
+
+def _translated(error: httpx.HTTPError, address: Address) -> CrucibleError:
+    why = str(error)[:300] or type(error).__name__
+    match error:
+        case httpx.ConnectError() | httpx.ConnectTimeout():
+            return ServerUnreachable(
+                f"No server answers at {address.shown}: {why}",
+                hint="Start one with `crucible serve`, or name another with CRUCIBLE_URL",
+            )
+        case httpx.TimeoutException():
+            return NoAnswer(f"The server at {address.shown} did not answer in time")
+        case httpx.DecodingError() | httpx.TooManyRedirects():
+            return BadAnswer(f"The server's answer cannot be read: {why}")
+        case _:
+            return ConnectionLost(f"The connection to {address.shown} was lost: {why}")
+
+
+def _pause(response: httpx.Response) -> float | None:
+    """How long the server asks us to wait; it has done nothing."""
+    told = response.headers.get("retry-after", "")
+    if response.status_code not in _BUSY or not told.isascii() or not told.isdecimal():
+        return None
+    seconds = float(told[:10])
+    return seconds if seconds <= LONGEST_PAUSE_S else None
+
+
+def _can_go_again(request: httpx.Request) -> bool:
+    """A body that came from an iterator is used up."""
+    return "transfer-encoding" not in request.headers
+
+
+def _written(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in params.items()
+        if value is not None
+    }

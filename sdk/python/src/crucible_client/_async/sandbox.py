@@ -1,0 +1,346 @@
+"""A sandbox as a program has it: made or found, used, and gone when its block ends."""
+
+from __future__ import annotations
+
+import builtins
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self, Unpack
+from urllib.parse import quote
+
+from crucible_client._async import code as coding
+from crucible_client._async.client import AsyncClient
+from crucible_client._async.code import AsyncContexts
+from crucible_client._async.commands import (
+    USUAL_OUTPUT_BYTES,
+    USUAL_TIMEOUT_S,
+    AsyncCommands,
+    AsyncPty,
+    Words,
+)
+from crucible_client._async.files import AsyncFiles
+from crucible_client._async.hold import LEASE_S, AsyncHold
+from crucible_client._async.ports import AsyncPorts
+from crucible_client._async.waiting import Told, finish
+from crucible_client.errors import BadAnswer, SandboxMissing
+from crucible_client.values import (
+    CodeResult,
+    Context,
+    Execution,
+    NetworkPolicy,
+    Result,
+    SandboxInfo,
+    Settings,
+    Snapshot,
+)
+
+# An image that is not there is fetched first.
+CREATE_S = 900.0
+STATE_S = 300.0
+
+
+class AsyncSandbox:
+    """Made by `create`, `connect`, `restore` or `fork`.
+
+    Without a name it is temporary: it goes with its block, with `close`, or with the program, even one that is
+    killed. With a name it stays, unless a block that made it ends.
+    """
+
+    def __init__(
+        self, client: AsyncClient, info: SandboxInfo, *, owns_client: bool, hold: AsyncHold | None
+    ) -> None:
+        self.client = client
+        self.info = info
+        self._http = client.http
+        self._path = f"/sandboxes/{quote(info.name, safe='')}"
+        self._owns_client = owns_client
+        self._hold = hold
+        self._is_made_here = False
+        self._is_removed = False
+        self.commands = AsyncCommands(self._http, self._path)
+        self.files = AsyncFiles(self._http, self._path)
+        self.pty = AsyncPty(self._http, self._path)
+        self.ports = AsyncPorts(self._http, self._path)
+        self.contexts = AsyncContexts(self._http, self._path)
+
+    @classmethod
+    def _usual_client(cls) -> AsyncClient:
+        return AsyncClient()
+
+    @classmethod
+    async def create(
+        cls,
+        image: str = "base",
+        *,
+        name: str | None = None,
+        ttl_s: float = 0.0,
+        host_directory: str | None = None,
+        client: AsyncClient | None = None,
+        wait_s: float = CREATE_S,
+        **settings: Unpack[Settings],
+    ) -> Self:
+        """A new sandbox that runs. After `ttl_s`, if it is given, it is removed in any case."""
+        own = client or cls._usual_client()
+        try:
+            # A temporary one is born with a short life; the line that holds it prolongs it.
+            life = ttl_s if name else min(ttl_s or LEASE_S, LEASE_S)
+            asked = {
+                "name": name or new_name(),
+                "settings": {"image": image, **settings, "ttl_s": life},
+                "host_directory": host_directory,
+            }
+            told = await own.http.call(
+                "POST", "/sandboxes", json=asked, is_keyed=True, timeout_s=wait_s
+            )
+            return cls._made(own, told, owns_client=client is None, is_held=not name, ttl_s=ttl_s)
+        except BaseException:
+            if client is None:
+                await own.close()
+            raise
+
+    @classmethod
+    async def connect(cls, name: str, *, client: AsyncClient | None = None) -> Self:
+        """One that is there, by its name; started or resumed if it does not run. Raises SandboxMissing."""
+        own = client or cls._usual_client()
+        try:
+            path = f"/sandboxes/{quote(name, safe='')}"
+            info = SandboxInfo.read(await own.http.call("GET", path))
+            if info.state != "running":
+                verb = "resume" if info.state == "paused" else "start"
+                told = await own.http.call("POST", f"{path}/{verb}", timeout_s=STATE_S)
+                info = SandboxInfo.read(told)
+            return cls(own, info, owns_client=client is None, hold=None)
+        except BaseException:
+            if client is None:
+                await own.close()
+            raise
+
+    @classmethod
+    async def list(cls, *, client: AsyncClient | None = None) -> builtins.list[SandboxInfo]:
+        """All that there are, whoever made them."""
+        own = client or cls._usual_client()
+        try:
+            return await own.sandboxes()
+        finally:
+            if client is None:
+                await own.close()
+
+    @classmethod
+    async def restore(
+        cls, tag: str, *, name: str | None = None, client: AsyncClient | None = None
+    ) -> Self:
+        """A new sandbox that goes on where a snapshot was taken."""
+        own = client or cls._usual_client()
+        try:
+            asked = {"name": name or new_name(), "ttl_s": None if name else LEASE_S}
+            told = await own.http.call(
+                "POST",
+                f"/snapshots/{quote(tag, safe='')}/restore",
+                json=asked,
+                is_keyed=True,
+                timeout_s=STATE_S,
+            )
+            return cls._made(own, told, owns_client=client is None, is_held=not name)
+        except BaseException:
+            if client is None:
+                await own.close()
+            raise
+
+    @classmethod
+    def _made(
+        cls,
+        client: AsyncClient,
+        told: Any,
+        *,
+        owns_client: bool,
+        is_held: bool,
+        ttl_s: float = 0.0,
+    ) -> Self:
+        info = SandboxInfo.read(told)
+        hold = None
+        if is_held:
+            path = f"/sandboxes/{quote(info.name, safe='')}"
+            hold = AsyncHold(client.http, path, ttl_s=ttl_s)
+        made = cls(client, info, owns_client=owns_client, hold=hold)
+        made._is_made_here = True
+        return made
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def id(self) -> str:
+        return self.info.id
+
+    @property
+    def is_temporary(self) -> bool:
+        return self._hold is not None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r}, state={self.info.state!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await finish(self._leave)
+
+    async def close(self) -> None:
+        """Lets go of it. A temporary one is removed, a named one stays as it is."""
+        try:
+            if self._hold is not None:
+                await self.remove()
+        finally:
+            if self._owns_client:
+                await self.client.close()
+
+    async def remove(self) -> None:
+        """Ends it, with all that is in it. One that is gone already is gone."""
+        if self._hold is not None:
+            await self._hold.release()
+        if self._is_removed:
+            return
+        with suppress(SandboxMissing):
+            await self._http.call("DELETE", self._path, params={"force": True}, timeout_s=STATE_S)
+        self._is_removed = True
+
+    async def run(
+        self,
+        command: Words,
+        *,
+        environment: Mapping[str, str] | None = None,
+        workdir: str | None = None,
+        user: str | None = None,
+        input: str | bytes | None = None,
+        timeout_s: float | None = USUAL_TIMEOUT_S,
+        on_stdout: Told | None = None,
+        on_stderr: Told | None = None,
+        max_output_bytes: int = USUAL_OUTPUT_BYTES,
+    ) -> Result:
+        """Runs a command to its end: text as a shell would, a list as a program with its arguments."""
+        return await self.commands.run(
+            command,
+            environment=environment,
+            workdir=workdir,
+            user=user,
+            input=input,
+            timeout_s=timeout_s,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            max_output_bytes=max_output_bytes,
+        )
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        context: Context | str | None = None,
+        environment: Mapping[str, str] | None = None,
+        timeout_s: float | None = coding.USUAL_TIMEOUT_S,
+        on_stdout: Told | None = None,
+        on_stderr: Told | None = None,
+        on_result: Callable[[CodeResult], object] | None = None,
+    ) -> Execution:
+        """Runs Python. Variables, imports and functions stay for the next piece of code in the same context.
+
+        Code that raises is a result. Raises DeadlineOver after `timeout_s`; the context goes on.
+        """
+        return await coding.run_code(
+            self._http,
+            self._path,
+            code,
+            context=context,
+            environment=environment,
+            timeout_s=timeout_s,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            on_result=on_result,
+        )
+
+    async def snapshot(self, tag: str | None = None) -> Snapshot:
+        """Memory, processes and disk of this moment, kept under a name; the sandbox goes on."""
+        told = await self._http.call(
+            "POST",
+            f"{self._path}/snapshots",
+            json={"tag": tag or f"{self.name}-{secrets.token_hex(3)}"[-63:].lstrip(".-_")},
+            is_keyed=True,
+            timeout_s=STATE_S,
+        )
+        return Snapshot.read(told)
+
+    async def fork(self, name: str | None = None) -> Self:
+        """A running copy, with its memory and processes. Without a name it is temporary."""
+        return (await self._fork([name or new_name()], is_held=not name))[0]
+
+    async def fork_many(self, count: int) -> Sequence[Self]:
+        """So many temporary copies of one moment; all of them or none."""
+        return await self._fork([new_name() for _ in range(count)], is_held=True)
+
+    async def _fork(self, names: Sequence[str], *, is_held: bool) -> Sequence[Self]:
+        asked = {"names": names, "ttl_s": LEASE_S if is_held else None}
+        told = await self._http.call(
+            "POST", f"{self._path}/fork", json=asked, is_keyed=True, timeout_s=STATE_S
+        )
+        if not isinstance(told, list) or len(told) != len(names):
+            raise BadAnswer("The server's answer is not the list of copies it should be")
+        return [
+            self._made(await self.client.twin(), one, owns_client=True, is_held=is_held)
+            for one in told
+        ]
+
+    async def refresh(self) -> SandboxInfo:
+        return await self._ask("GET", "")
+
+    async def pause(self) -> SandboxInfo:
+        """Holds it still; it keeps its memory and takes no time."""
+        return await self._ask("POST", "/pause")
+
+    async def resume(self) -> SandboxInfo:
+        return await self._ask("POST", "/resume")
+
+    async def stop(self, *, grace_s: float = 5.0) -> SandboxInfo:
+        """Shuts it down; its disk stays."""
+        return await self._ask("POST", "/stop", grace_s=grace_s)
+
+    async def start(self) -> SandboxInfo:
+        return await self._ask("POST", "/start")
+
+    async def change_network(
+        self,
+        *,
+        mode: Literal["off", "allowlist", "full"] | None = None,
+        allow: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        remove: Sequence[str] = (),
+    ) -> NetworkPolicy:
+        """What it may reach, from now on: what is open and not allowed any more is cut."""
+        asked = {"mode": mode, "allow": [*allow], "deny": [*deny], "remove": [*remove]}
+        return NetworkPolicy.read(
+            await self._http.call("PATCH", f"{self._path}/network", json=asked)
+        )
+
+    async def _ask(self, method: str, verb: str, **params: float) -> SandboxInfo:
+        told = await self._http.call(
+            method, f"{self._path}{verb}", params=params, timeout_s=STATE_S
+        )
+        self.info = SandboxInfo.read(told)
+        return self.info
+
+    async def _leave(self) -> None:
+        try:
+            if self._is_made_here:
+                await self.remove()
+        finally:
+            await self.close()
+
+
+def new_name() -> str:
+    return f"sb-{secrets.token_hex(5)}"

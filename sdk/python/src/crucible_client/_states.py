@@ -1,0 +1,447 @@
+"""The errors that a server tells of, by the codes that it gives. Made by scripts/sdk.py."""
+
+from __future__ import annotations
+
+
+class CrucibleError(Exception):
+    """Base of all. `request_id` finds it in the server's log; `status` is the answer's, if one came."""
+
+    code = "crucible"
+
+    def __init__(
+        self, message: str, *, hint: str = "", request_id: str = "", status: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.request_id = request_id
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class BuildStepFailed(CrucibleError):
+    """A RUN step ended with a status of its own, which is the build's then. Nothing was named."""
+
+    code = "build-step-failed"
+
+
+class DoorError(CrucibleError):
+    """What a caller over HTTP did, or may not do. Never raised by a sandbox."""
+
+    code = "door"
+
+
+class ImageError(CrucibleError):
+    """An image could not be fetched, or is not what it says it is."""
+
+    code = "image"
+
+
+class ImageNotBuilt(CrucibleError):
+    """The image that a project wants could not be built. The status is ours, as no command was run."""
+
+    code = "image-not-built"
+
+
+class Refused(CrucibleError):
+    """The request itself cannot be granted: the caller has to ask for something else."""
+
+    code = "refused"
+
+
+class SandboxError(CrucibleError):
+    """A sandbox that should work does not."""
+
+    code = "sandbox"
+
+
+class SetupError(CrucibleError):
+    """This machine lacks something; the hint is the command that mends it."""
+
+    code = "setup"
+
+
+class AgentMissing(SetupError):
+    code = "agent-missing"
+
+
+class BackendUnknown(Refused):
+    code = "backend-unknown"
+
+
+class BackendUnusable(Refused):
+    code = "backend-unusable"
+
+
+class BadName(Refused):
+    code = "bad-name"
+
+
+class BadReference(Refused):
+    """What was given as an image's name can be none."""
+
+    code = "bad-reference"
+
+
+class BadRequest(DoorError):
+    """A request whose fields are missing, unknown or of the wrong kind."""
+
+    code = "bad-request"
+
+
+class BadSetting(Refused):
+    """A value from a flag, a variable or a file that does not mean anything here."""
+
+    code = "bad-setting"
+
+
+class BootFailed(SandboxError):
+    code = "boot-failed"
+
+
+class BuildFailed(SetupError):
+    code = "build-failed"
+
+
+class BuildFileInvalid(Refused):
+    """A Dockerfile or a recipe that cannot be built as it is written. Line 0 is the file as a whole."""
+
+    code = "build-file-invalid"
+
+
+class ClientLeft(DoorError):
+    """Whoever asked went away before there was an answer."""
+
+    code = "client-left"
+
+
+class CommandEnded(Refused):
+    code = "command-ended"
+
+
+class CommandMissing(Refused):
+    code = "command-missing"
+
+
+class ContextMissing(Refused):
+    code = "context-missing"
+
+
+class CredentialsUnreadable(ImageError):
+    """A file with logins, or the program that keeps them, could not be read."""
+
+    code = "credentials-unreadable"
+
+
+class DaemonRunning(Refused):
+    code = "daemon-running"
+
+
+class DeadlineOver(Refused):
+    """A caller gave what it runs a time, and that is over."""
+
+    code = "deadline-over"
+
+
+class DigestMismatch(ImageError):
+    """The bytes are not those that their name promises. They were thrown away."""
+
+    code = "digest-mismatch"
+
+
+class DiskTooDeep(SandboxError):
+    code = "disk-too-deep"
+
+
+class DoorOpen(DoorError):
+    """Somebody serves these sandboxes already."""
+
+    code = "door-open"
+
+
+class DoorTaken(DoorError):
+    """The address that the server was to listen on cannot be had."""
+
+    code = "door-taken"
+
+
+class Forbidden(DoorError):
+    """The caller is known and may not do this."""
+
+    code = "forbidden"
+
+
+class GuestGone(SandboxError):
+    """The machine ended while something was waiting for it. `console` is what its kernel had said, if it is known."""
+
+    code = "guest-gone"
+
+
+class GuestRefused(SandboxError):
+    """The agent answered a request with FAIL. `guest_code` is one of PROTOCOL.md's codes."""
+
+    code = "guest-refused"
+
+
+class GuestSilent(SandboxError):
+    code = "guest-silent"
+
+
+class HostDiskFull(SandboxError):
+    code = "host-disk-full"
+
+
+class ImageBomb(Refused):
+    """An image holds more than any that was made to be used: bytes, entries, headers, links to follow."""
+
+    code = "image-bomb"
+
+
+class ImageDamaged(SetupError):
+    code = "image-damaged"
+
+
+class ImageInUse(Refused):
+    code = "image-in-use"
+
+
+class ImageMalformed(ImageError):
+    """A manifest, a configuration or an archive that contradicts itself or the format."""
+
+    code = "image-malformed"
+
+
+class ImageMissing(Refused):
+    """`available` are those that are here. Any other name may be one that a registry knows."""
+
+    code = "image-missing"
+
+
+class ImageNotFound(Refused):
+    """The registry or the archive has no such image."""
+
+    code = "image-not-found"
+
+
+class ImageTooLarge(Refused):
+    code = "image-too-large"
+
+
+class ImageUnsafe(Refused):
+    """A layer holds what no honest image does, or what cannot be told apart from that."""
+
+    code = "image-unsafe"
+
+
+class ImageUnsupported(Refused):
+    """A kind of image that Crucible does not read, named in the message."""
+
+    code = "image-unsupported"
+
+
+class InterpreterFailed(SandboxError):
+    """A context could not be started, or ended in the middle of its code."""
+
+    code = "interpreter-failed"
+
+
+class IsolationUnmet(Refused):
+    code = "isolation-unmet"
+
+
+class KernelMissing(SetupError):
+    code = "kernel-missing"
+
+
+class KeyReused(DoorError):
+    code = "idempotency-key-reused"
+
+
+class LayerDamaged(Refused):
+    """A layer's bytes are not what they are said to be, or cannot be read as a layer at all."""
+
+    code = "layer-damaged"
+
+
+class MalformedBody(DoorError):
+    """A body that is not the JSON it says it is."""
+
+    code = "malformed-body"
+
+
+class MethodRefused(DoorError):
+    code = "method-refused"
+
+
+class NameTaken(Refused):
+    code = "name-taken"
+
+
+class NotEnoughMemory(Refused):
+    code = "not-enough-memory"
+
+
+class Overloaded(Refused):
+    """`retry_after_s` is when it is worth trying again."""
+
+    code = "overloaded"
+
+
+class OwnerUnreachable(SandboxError):
+    """The program that holds the running sandboxes could not be started or reached."""
+
+    code = "owner-unreachable"
+
+
+class PathRefused(Refused):
+    """A path, of the host or of the guest, that cannot or must not be used."""
+
+    code = "path-refused"
+
+
+class PortTaken(Refused):
+    code = "port-taken"
+
+
+class PrerequisiteMissing(SetupError):
+    code = "prerequisite-missing"
+
+
+class ProtocolBroken(SandboxError):
+    """The guest sent bytes that no honest agent sends."""
+
+    code = "protocol-broken"
+
+
+class RegistryBroken(ImageError):
+    """The registry answered what no honest registry answers."""
+
+    code = "registry-broken"
+
+
+class RegistryBusy(ImageError):
+    code = "registry-busy"
+
+
+class RegistryDenied(Refused):
+    """The registry wants credentials, or others than it got."""
+
+    code = "registry-denied"
+
+
+class RegistryUnreachable(ImageError):
+    code = "registry-unreachable"
+
+
+class RegistryUntrusted(ImageError):
+    """The registry's certificate was not signed by anyone this machine trusts."""
+
+    code = "registry-untrusted"
+
+
+class RequestTooLarge(DoorError):
+    code = "request-too-large"
+
+
+class RequestTooSlow(DoorError):
+    code = "request-too-slow"
+
+
+class RouteMissing(DoorError):
+    code = "route-missing"
+
+
+class SandboxMissing(Refused):
+    code = "sandbox-missing"
+
+
+class SecretMissing(Refused):
+    code = "secret-missing"
+
+
+class SnapshotMissing(Refused):
+    code = "snapshot-missing"
+
+
+class SnapshotTaken(Refused):
+    code = "snapshot-taken"
+
+
+class StateDamaged(SetupError):
+    code = "state-damaged"
+
+
+class StateTooNew(SetupError):
+    code = "state-too-new"
+
+
+class TemplateDamaged(SandboxError):
+    code = "template-damaged"
+
+
+class TokenMissing(DoorError):
+    code = "token-missing"
+
+
+class TooManyRequests(DoorError):
+    code = "too-many-requests"
+
+
+class Unauthenticated(DoorError):
+    """A request over TCP without a token that is good."""
+
+    code = "unauthenticated"
+
+
+class Unsupported(Refused):
+    """A backend was asked for something it cannot do."""
+
+    code = "unsupported"
+
+
+class VolumeBusy(Refused):
+    """A volume has one writer at a time."""
+
+    code = "volume-busy"
+
+
+class VolumeMissing(Refused):
+    code = "volume-missing"
+
+
+class VolumeTaken(Refused):
+    code = "volume-taken"
+
+
+class VolumeTooLarge(Refused):
+    code = "volume-too-large"
+
+
+class WrongPlatform(Refused):
+    """The image exists, but not for this machine's processor."""
+
+    code = "wrong-platform"
+
+
+class WrongState(Refused):
+    """The sandbox is not in a state in which this can be done."""
+
+    code = "wrong-state"
+
+
+class CommandNotExecutable(GuestRefused):
+    code = "command-not-executable"
+
+
+class CommandNotFound(GuestRefused):
+    code = "command-not-found"
+
+
+class GuestPanicked(GuestGone):
+    code = "guest-panicked"
+
+
+class LanguageUnknown(Unsupported):
+    code = "language-unknown"

@@ -1,0 +1,1 @@
+"""Made of `_async` by scripts/sdk.py; only `waiting.py` is written by hand."""
