@@ -40,7 +40,7 @@ bench: setup ## Measure, and compare with what one would use instead
 
 docs: setup ## Write the generated pages of docs/reference, and what of the SDK is generated
 	$(BIN)/python docs/reference/generate.py
-	$(BIN)/python scripts/sdk.py
+	$(BIN)/python scripts/python_sdk.py
 
 clean: ## Remove what was built here; images and sandboxes stay
 	rm -rf .venv .state build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""The errors that a server tells of, by the codes that it gives. Made by scripts/sdk.py."""
+"""The errors that a server tells of, by the codes that it gives. Made by scripts/python_sdk.py."""
 
 from __future__ import annotations
 

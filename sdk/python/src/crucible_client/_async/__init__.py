@@ -1,1 +1,1 @@
-"""The one implementation. `_sync` is made of it by scripts/sdk.py; only `waiting.py` is written twice."""
+"""The one implementation. `_sync` is made of it by scripts/python_sdk.py; two small modules are written twice."""

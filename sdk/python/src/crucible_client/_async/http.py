@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from crucible_client import __version__
+from crucible_client._async.transport import make_transport
 from crucible_client._async.waiting import beside, sleep
 from crucible_client.address import Address
 from crucible_client.errors import (
@@ -41,16 +42,10 @@ class AsyncHttp:
         self.address = address
         self.timeout_s = timeout_s
         self._has_reached = False
-        # No certificates are loaded for who speaks plain HTTP: that takes longer than most requests.
-        is_secure = address.url.startswith("https:")
         self._client = httpx.AsyncClient(
             base_url=address.url,
             headers={"User-Agent": f"crucible-client/{__version__}", **address.headers},
-            transport=httpx.AsyncHTTPTransport(
-                uds=address.socket,
-                verify=is_secure,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-            ),
+            transport=make_transport(address),
             trust_env=False,
         )
 

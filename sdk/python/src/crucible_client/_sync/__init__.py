@@ -1,1 +1,1 @@
-"""Made of `_async` by scripts/sdk.py; only `waiting.py` is written by hand."""
+"""Made of `_async` by scripts/python_sdk.py; `waiting.py` and `transport.py` are written by hand."""

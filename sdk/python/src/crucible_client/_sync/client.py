@@ -1,6 +1,6 @@
 """One server: what there is on it, and a way in for sandboxes."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

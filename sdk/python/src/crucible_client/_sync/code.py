@@ -1,6 +1,6 @@
 """Code that is run in a sandbox's contexts: what one piece leaves behind, the next one finds."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Commands in a sandbox: run to their end, watched as they go, left to themselves and found again."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

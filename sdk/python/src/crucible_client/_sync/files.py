@@ -1,6 +1,6 @@
 """Files of a sandbox. Paths are absolute and of the sandbox; whole trees go in and out as archives."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

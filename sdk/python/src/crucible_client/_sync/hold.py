@@ -1,6 +1,6 @@
 """The line on which a temporary sandbox hangs: while it is open the sandbox lives, however its program ends."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Requests and their answers: bounded, timed, tried again where that is safe, and every failure one of our errors."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from crucible_client import __version__
+from crucible_client._sync.transport import make_transport
 from crucible_client._sync.waiting import beside, sleep
 from crucible_client.address import Address
 from crucible_client.errors import (
@@ -43,16 +44,10 @@ class Http:
         self.address = address
         self.timeout_s = timeout_s
         self._has_reached = False
-        # No certificates are loaded for who speaks plain HTTP: that takes longer than most requests.
-        is_secure = address.url.startswith("https:")
         self._client = httpx.Client(
             base_url=address.url,
             headers={"User-Agent": f"crucible-client/{__version__}", **address.headers},
-            transport=httpx.HTTPTransport(
-                uds=address.socket,
-                verify=is_secure,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-            ),
+            transport=make_transport(address),
             trust_env=False,
         )
 

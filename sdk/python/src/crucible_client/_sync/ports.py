@@ -1,6 +1,6 @@
 """Ports of a sandbox: where programs in it listen, and which the server's machine passes on."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A sandbox as a program has it: made or found, used, and gone when its block ends."""
 
-# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew.
+# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
 from __future__ import annotations
 

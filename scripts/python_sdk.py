@@ -1,4 +1,4 @@
-"""Writes what of the Python SDK is made from something else: `sdk.py`
+"""Writes what of the Python SDK is made from something else: `python_sdk.py`
 
 `_sync` is `_async` without its waiting, and `_states.py` has the errors that a server tells of. A test fails on drift.
 """
@@ -17,7 +17,7 @@ from crucible.errors import CrucibleError
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "sdk" / "python" / "src" / "crucible_client"
-WRITTEN_TWICE = ("__init__.py", "waiting.py")
+WRITTEN_TWICE = ("__init__.py", "transport.py", "waiting.py")
 _RUFF = Path(sys.executable).with_name("ruff")
 
 _WORDS = (
@@ -31,7 +31,7 @@ _WORDS = (
     (r"\baclose\b", "close"),
     (r"\baiter_bytes\b", "iter_bytes"),
 )
-_MARK = "# Made of the file of this name in `_async` by scripts/sdk.py; `make docs` writes it anew."
+_MARK = "# Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew."
 
 
 def generated() -> dict[Path, str]:
@@ -67,7 +67,7 @@ def _formatted(text: str) -> str:
 
 def _states() -> str:
     lines = [
-        '"""The errors that a server tells of, by the codes that it gives. Made by scripts/sdk.py."""',
+        '"""The errors that a server tells of, by the codes that it gives. Made by scripts/python_sdk.py."""',
         "",
         "from __future__ import annotations",
         "",
