@@ -167,6 +167,10 @@ class DoorTaken(DoorError):
     code = "door-taken"
 
 
+class FellBehind(Refused):
+    code = "fell-behind"
+
+
 class Forbidden(DoorError):
     """The caller is known and may not do this."""
 
@@ -383,6 +387,10 @@ class TemplateDamaged(SandboxError):
 
 class TokenMissing(DoorError):
     code = "token-missing"
+
+
+class TooManyOnlookers(Refused):
+    code = "too-many-onlookers"
 
 
 class TooManyRequests(DoorError):
