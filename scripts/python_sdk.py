@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -18,6 +19,20 @@ from crucible.errors import CrucibleError
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "sdk" / "python" / "src" / "crucible_client"
 WRITTEN_TWICE = ("__init__.py", "transport.py", "waiting.py")
+_PAGES = (
+    "_sync/sandbox.py", "_sync/client.py", "_sync/commands.py", "_sync/files.py", "_sync/code.py",
+    "_sync/ports.py", "values.py", "errors.py",
+)  # fmt: skip
+_REFERENCE_HEAD = """\
+# Python
+
+This page is generated from the sources of `crucible_client`; `make docs` writes it anew.
+[The guide](../guides/python.md) says how it is used.
+
+Shown is the half that waits. The other one has the same names with `Async` before those of the classes with methods
+that wait, and `await` before their calls. `crucible.Sandbox` and `crucible.AsyncSandbox` are these classes for here;
+`crucible.LocalClient` and `crucible.AsyncLocalClient` are its clients. A sandbox has its parts as `commands`, `files`,
+`pty`, `ports` and `contexts`. Errors that a server tells of are on [a page of their own](errors.md)."""
 _RUFF = Path(sys.executable).with_name("ruff")
 
 _WORDS = (
@@ -42,6 +57,7 @@ def generated() -> dict[Path, str]:
         if source.name not in WRITTEN_TWICE
     }
     made[PACKAGE / "_states.py"] = _formatted(_states())
+    made[ROOT / "docs" / "reference" / "python.md"] = _reference(made)
     return made
 
 
@@ -63,6 +79,40 @@ def _formatted(text: str) -> str:
         )  # fmt: skip
         text = done.stdout
     return text
+
+
+def _reference(made: dict[Path, str]) -> str:
+    """The page of all classes: the synchronous half, and the values that both give."""
+    lines = [_REFERENCE_HEAD]
+    for name in _PAGES:
+        path = PACKAGE / name
+        for node in ast.parse(made.get(path) or path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                lines += ["", f"## {node.name}", "", *_described(node)]
+    return "\n".join(lines) + "\n"
+
+
+def _described(node: ast.ClassDef) -> list[str]:
+    told = ast.get_docstring(node)
+    lines = [*(told.splitlines() if told else []), ""]
+    for part in node.body:
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            lines.append(f"- `{part.target.id}: {ast.unparse(part.annotation)}`")
+        elif isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+            lines.append(_method(part))
+    return lines
+
+
+def _method(node: ast.FunctionDef) -> str:
+    said = " ".join((ast.get_docstring(node) or "").split())
+    words = {one.id for one in node.decorator_list if isinstance(one, ast.Name)}
+    returned = ast.unparse(node.returns).replace("builtins.", "") if node.returns else "None"
+    if "property" in words:
+        shown = f"{node.name}: {returned}"
+    else:
+        node.args.args = node.args.args[1:]
+        shown = f"{node.name}({ast.unparse(node.args)}) -> {returned}"
+    return f"- `{shown}`" + (f": {said}" if said else "")
 
 
 def _states() -> str:

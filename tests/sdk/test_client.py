@@ -235,13 +235,17 @@ async def test_output_goes_on_where_the_connection_broke(
         started = await found.commands.start(["x"], stdin=True)
         scripted.says(
             events(("started", command()), ("output", {"text": "one"}, "3.0")),
-            events(("output", {"text": "two"}, "6.0"), ("exit", {"exit": EXIT, "limit": None})),
+            events(
+                ("output", {"text": "two"}, "6.0"),
+                ("error", {"code": "fell-behind", "message": "You are slow"}),
+            ),
+            events(("output", {"text": "!"}, "7.0"), ("exit", {"exit": EXIT, "limit": None})),
         )
         told = [one async for one in started.stream()]
-    assert [one.text for one in told if isinstance(one, Output)] == ["one", "two"]
+    assert [one.text for one in told if isinstance(one, Output)] == ["one", "two", "!"]
     assert isinstance(told[-1], Exit)
-    lasts = [asked.headers.get("last-event-id") for asked in scripted.asked[-2:]]
-    assert lasts == [None, "3.0"]
+    lasts = [asked.headers.get("last-event-id") for asked in scripted.asked[-3:]]
+    assert lasts == [None, "3.0", "6.0"]
 
 
 async def test_pages_are_all_read(run: Run, half: Half, scripted: Scripted) -> None:

@@ -14,7 +14,7 @@ from crucible_client import _states, errors
 
 def test_the_synchronous_half_is_made_of_the_other() -> None:
     for path, text in python_sdk.generated().items():
-        if path.parent.name == "_sync":
+        if path.name != "_states.py":
             assert path.read_text() == text, f"{path.name} has drifted: run `make docs`"
     made = {path.name for path in (python_sdk.PACKAGE / "_sync").glob("*.py")}
     assert made == {path.name for path in (python_sdk.PACKAGE / "_async").glob("*.py")}

@@ -63,7 +63,7 @@ class AsyncClient:
         """Sandboxes that were made with it should be closed first: their lines run through it."""
         await self.http.close()
 
-    async def twin(self) -> Self:
+    def twin(self) -> Self:
         """Another way to the same server."""
         return type(self)(address=self._address, timeout_s=self._timeout_s)
 

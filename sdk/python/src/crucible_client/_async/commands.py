@@ -12,7 +12,7 @@ from typing import Any
 
 from crucible_client._async.http import AsyncHttp
 from crucible_client._async.waiting import Told, sleep, tell
-from crucible_client.errors import CommandLost, ConnectionLost
+from crucible_client.errors import CommandLost, ConnectionLost, FellBehind
 from crucible_client.events import Event
 from crucible_client.reading import Reader
 from crucible_client.values import CommandInfo, Exit, Output, Result
@@ -136,7 +136,7 @@ class AsyncCommand:
     async def stream(self) -> AsyncGenerator[Output | Exit]:
         """What it wrote and writes, and at last its Exit. Whoever stops listening does nothing to it.
 
-        When the connection breaks, this goes on where it was.
+        When the connection breaks, or the server tires of waiting for a slow reader, this goes on where it was.
         """
         async with aclosing(self._events()) as following:
             async for event in following:
@@ -203,7 +203,8 @@ class AsyncCommand:
                         if event.kind == "exit":
                             return
                 raise _cut()
-            except ConnectionLost:
+            except (ConnectionLost, FellBehind):
+                # Whoever reads slowly is sent away now and then, and comes back for the rest.
                 failures += 1
                 if failures >= _TRIES:
                     raise

@@ -292,8 +292,7 @@ class AsyncSandbox:
         if not isinstance(told, list) or len(told) != len(names):
             raise BadAnswer("The server's answer is not the list of copies it should be")
         return [
-            self._made(await self.client.twin(), one, owns_client=True, is_held=is_held)
-            for one in told
+            self._made(self.client.twin(), one, owns_client=True, is_held=is_held) for one in told
         ]
 
     async def refresh(self) -> SandboxInfo:

@@ -14,7 +14,7 @@ from typing import Any
 
 from crucible_client._sync.http import Http
 from crucible_client._sync.waiting import Told, sleep, tell
-from crucible_client.errors import CommandLost, ConnectionLost
+from crucible_client.errors import CommandLost, ConnectionLost, FellBehind
 from crucible_client.events import Event
 from crucible_client.reading import Reader
 from crucible_client.values import CommandInfo, Exit, Output, Result
@@ -138,7 +138,7 @@ class Command:
     def stream(self) -> Generator[Output | Exit]:
         """What it wrote and writes, and at last its Exit. Whoever stops listening does nothing to it.
 
-        When the connection breaks, this goes on where it was.
+        When the connection breaks, or the server tires of waiting for a slow reader, this goes on where it was.
         """
         with closing(self._events()) as following:
             for event in following:
@@ -205,7 +205,8 @@ class Command:
                         if event.kind == "exit":
                             return
                 raise _cut()
-            except ConnectionLost:
+            except (ConnectionLost, FellBehind):
+                # Whoever reads slowly is sent away now and then, and comes back for the rest.
                 failures += 1
                 if failures >= _TRIES:
                     raise
