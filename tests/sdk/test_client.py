@@ -248,6 +248,30 @@ async def test_output_goes_on_where_the_connection_broke(
     assert lasts == [None, "3.0", "6.0"]
 
 
+async def test_a_proxy_is_for_servers_elsewhere_alone(
+    run: Run, half: Half, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, scripted.url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    scripted.says(answer(None, 502))
+    client = half.client("https://sandboxes.example", token="secret")
+    with pytest.raises(errors.ConnectionLost):
+        await client.version()
+    assert [asked.method for asked in scripted.asked] == ["CONNECT"] * len(scripted.asked)
+    assert all("authorization" not in asked.headers for asked in scripted.asked)
+    await client.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = half.client(f"http://127.0.0.1:{port}")
+    count = len(scripted.asked)
+    with pytest.raises(errors.ServerUnreachable):
+        await client.version()
+    assert len(scripted.asked) == count
+    await client.close()
+
+
 async def test_pages_are_all_read(run: Run, half: Half, scripted: Scripted) -> None:
     client = half.client(scripted.url)
     scripted.says(

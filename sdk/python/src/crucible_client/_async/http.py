@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from crucible_client import __version__
-from crucible_client._async.transport import make_transport
+from crucible_client._async.transport import LIMITS, make_transport
 from crucible_client._async.waiting import beside, sleep
 from crucible_client.address import Address
 from crucible_client.errors import (
@@ -46,7 +46,9 @@ class AsyncHttp:
             base_url=address.url,
             headers={"User-Agent": f"crucible-client/{__version__}", **address.headers},
             transport=make_transport(address),
-            trust_env=False,
+            limits=LIMITS,
+            # A proxy is for servers elsewhere: one on this machine speaks plain HTTP.
+            trust_env=address.url.startswith("https:"),
         )
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from crucible_client import __version__
-from crucible_client._sync.transport import make_transport
+from crucible_client._sync.transport import LIMITS, make_transport
 from crucible_client._sync.waiting import beside, sleep
 from crucible_client.address import Address
 from crucible_client.errors import (
@@ -48,7 +48,9 @@ class Http:
             base_url=address.url,
             headers={"User-Agent": f"crucible-client/{__version__}", **address.headers},
             transport=make_transport(address),
-            trust_env=False,
+            limits=LIMITS,
+            # A proxy is for servers elsewhere: one on this machine speaks plain HTTP.
+            trust_env=address.url.startswith("https:"),
         )
 
     def close(self) -> None:
