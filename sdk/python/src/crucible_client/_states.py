@@ -287,6 +287,10 @@ class NotEnoughMemory(Refused):
     code = "not-enough-memory"
 
 
+class OutcomeUnknown(Refused):
+    code = "outcome-unknown"
+
+
 class Overloaded(Refused):
     """`retry_after_s` is when it is worth trying again."""
 
