@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import ssl
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.conftest import Run
@@ -14,6 +15,7 @@ from tests.network.hellos import made_hello, real_hello, record, server_name
 from tests.network.world import World, a_world, close, echo, exchange, web
 
 from crucible.network.carrier import told
+from crucible.network.dial import SocketStream
 from crucible.network.events import FOLD_S, MOST_APART, Event, Folding, Outcome
 from crucible.network.gateway import Limits
 from crucible.network.policy import Policy
@@ -73,6 +75,28 @@ async def test_an_allowed_name_is_reached_and_told_of(run: Run) -> None:
         assert event.bytes_up == len(get("good.example"))
         assert event.bytes_down == len(answer)
         assert event.duration_s >= 0
+
+
+@pytest.mark.parametrize("port", [80, 22], ids=["by an answer", "by a reset"])
+async def test_a_refusal_is_told_of_before_the_program_can_see_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, port: int
+) -> None:
+    """Or the command would end, and whoever waits for it be gone, before there is anything to say."""
+    told_by_then = []
+
+    def counted(call: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        async def counting(*args: object) -> None:
+            told_by_then.append(len(world.events))
+            await call(*args)
+
+        return counting
+
+    async with a_world(allowlist("good.example")) as world:
+        monkeypatch.setattr(SocketStream, "write", counted(SocketStream.write))
+        monkeypatch.setattr(SocketStream, "abort", counted(SocketStream.abort))
+        await exchange(world, "evil.example", port, get("evil.example"))
+        assert (await world.event()).outcome is Outcome.DENIED
+        assert set(told_by_then) == {1}
 
 
 async def test_a_name_that_is_not_allowed_is_not_even_resolved(run: Run) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.errors import BadSetting
+from crucible.sandbox.doors import listening
 from crucible.sandbox.doors.notices import MOST_NOTICES, Notices
 from crucible.sandbox.doors.ports import parse_port
+from crucible.sandbox.session import Files
 
 
 @pytest.mark.parametrize(
@@ -72,3 +78,44 @@ def test_a_sandbox_that_has_much_to_say_is_cut_short() -> None:
             notices.tell(str(number))
     assert len(heard) == MOST_NOTICES + 1
     assert "not shown" in heard[-1]
+
+
+class Tables:
+    """The files in which a kernel tells where programs listen, one after the other as they are asked for."""
+
+    def __init__(self, *looks: Collection[int]) -> None:
+        self._looks = list(looks)
+        self.are_read = asyncio.Event()
+
+    async def read(self, path: bytes, *, length: int) -> AsyncIterator[bytes]:
+        if path.endswith(b"6"):
+            return
+        if not self._looks:
+            self.are_read.set()
+            await asyncio.Event().wait()
+        yield b"head\n" + b"".join(
+            b"0: 0100007F:%04X 00000000:0000 0A\n" % port for port in self._looks.pop(0)
+        )
+
+
+def test_a_port_is_offered_once_even_if_it_was_open_at_the_first_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_LOOK_EVERY_S", 0.0)
+    notices, heard, offered = Notices(), list[str](), set[int]()
+
+    async def look(*looks: Collection[int]) -> list[str]:
+        heard.clear()
+        tables = Tables(*looks)
+        with notices.to(heard.append):
+            offering = asyncio.create_task(
+                listening.offer_ports(cast(Files, tables), notices, {80}, offered, "web")
+            )
+            await tables.are_read.wait()
+            offering.cancel()
+        return [text.split()[1] for text in heard]
+
+    assert asyncio.run(look([80, 8000], [80, 8000, 9000], [80])) == ["8000", "9000"]
+    assert asyncio.run(look([8000], [8000])) == ["8000"]
+    # Somebody else has been told of this one.
+    assert asyncio.run(look([8000])) == []

@@ -31,7 +31,7 @@ from crucible.errors import CrucibleError, OwnerUnreachable
 from crucible.values import dataclass
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-DETACH_WAIT_S = 5.0
+DETACH_WAIT_S = 30.0
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _WATCHED = (signal.SIGINT, *_ENDING, signal.SIGWINCH, signal.SIGCONT)

@@ -16,7 +16,7 @@ from crucible.network.outlet import ByteStream
 from crucible.network.policy import Decision
 from crucible.network.providers import Provider
 from crucible.network.reach import Decide, Denied, Reach, Reached
-from crucible.network.refusal import explain
+from crucible.network.refusal import explain, has_asked
 from crucible.network.secrets import Secret, Secrets
 from crucible.network.violation import Violation
 from crucible.network.watch import Watch
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class Carrier:
-    """`decide` is asked anew each time, since the policy may change. What came of it stands in the connection."""
+    """`decide` is asked anew each time, since the policy may change. What came of it stands in the connection.
+
+    `tell` is called with one that was refused, before the program in the machine learns of it.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Carrier:
         secrets: Secrets,
         authority: Authority | None,
         trust: Callable[[], ssl.SSLContext] | None,
+        tell: Callable[[Connection], None],
     ) -> None:
         self._decide = decide
         self._reach = reach
@@ -47,6 +51,7 @@ class Carrier:
         self._secrets = secrets
         self._authority = authority
         self._trust = trust
+        self._tell = tell
         self._made: Interception | None = None
 
     async def reach(self, connection: Connection) -> Reached | None:
@@ -89,7 +94,13 @@ class Carrier:
         is_read: bool = False,
         status: str = "403 Forbidden",
     ) -> None:
-        await explain(guest, connection, self._sandbox, is_read=is_read, status=status)
+        """Answers if a request comes, or was read; returns either way. The caller ends the stream."""
+        is_http = is_read or await has_asked(guest)
+        if is_http:
+            connection.protocol = "http"
+        self._tell(connection)
+        if is_http:
+            await explain(guest, connection, self._sandbox, status)
 
     async def carry(
         self,
@@ -182,8 +193,10 @@ class Carrier:
             await self._interception().as_host(connection, guest, hello, reached, expected, bound)
         except Violation as violation:
             connection.settle(_decision(violation))
+            self._tell(connection)
         except OSError as error:
             connection.fail(told(error))
+            self._tell(connection)
 
     async def _copy_to_tls(
         self, connection: Connection, guest: ByteStream, server: ByteStream, watch: Watch
@@ -207,6 +220,8 @@ class Carrier:
             connection.settle(_decision(violation))
             if watch.protocol == "http" and not watch.has_answer:
                 await self.explain(connection, guest, is_read=True)
+            else:
+                self._tell(connection)
         except OSError as error:
             if connection.is_allowed:
                 connection.reason = told(error)

@@ -40,6 +40,7 @@ class Connection:
     bytes_down: int = 0
     task: asyncio.Task[None] | None = None
     is_ending: bool = False
+    is_told: bool = False
 
     @classmethod
     def of(cls, ask: Ask) -> Connection:

@@ -76,6 +76,7 @@ class Gateway:
             secrets=secrets or Secrets(),
             authority=authority,
             trust=trust,
+            tell=self._tell,
         )
         self._open: dict[int, Connection] = {}
 
@@ -162,6 +163,12 @@ class Gateway:
             )
         finally:
             del self._open[id(connection)]
+            self._tell(connection)
+
+    def _tell(self, connection: Connection) -> None:
+        """Once. A refusal is told before the program can see it: whoever waits for that program is to hear of it."""
+        if not connection.is_told:
+            connection.is_told = True
             self._events.record(connection.event(self._sandbox))
 
     async def _answer(self, connection: Connection) -> None:
@@ -174,6 +181,7 @@ class Gateway:
             await self._deny(connection)
             return
         if reached is None:
+            self._tell(connection)
             await self._outlet.refuse(connection.ask)
             return
         try:
@@ -186,6 +194,7 @@ class Gateway:
     async def _deny(self, connection: Connection) -> None:
         """A program that speaks HTTP without TLS is told why; every other gets a reset."""
         if not is_told(connection.port):
+            self._tell(connection)
             await self._outlet.refuse(connection.ask)
             return
         guest = await self._outlet.take(connection.ask)
@@ -200,6 +209,7 @@ class Gateway:
         is_proxy = (connection.name, connection.port) == (proxy.NAME, proxy.PORT)
         if provider is None and not is_proxy:
             connection.settle(refusal(f"nobody answers to `{connection.name}`"))
+            self._tell(connection)
             await self._outlet.refuse(connection.ask)
             return
         guest = await self._outlet.take(connection.ask)

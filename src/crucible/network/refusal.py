@@ -11,7 +11,8 @@ from crucible.network.events import advice
 from crucible.network.names import shown
 from crucible.network.outlet import ByteStream
 
-PEEK_S: Final = 1.0
+# A program on an emulated processor of a busy host is slow to say what it wants once it is connected.
+PEEK_S: Final = 5.0
 WRITE_S: Final = 5.0
 _FIRST_FREE_PORT: Final = 1024
 _HTTP: Final = re.compile(rb"(?:GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|CONNECT|TRACE) ")
@@ -22,18 +23,16 @@ def is_told(port: int) -> bool:
     return port == 80 or port >= _FIRST_FREE_PORT
 
 
-async def explain(
-    guest: ByteStream,
-    connection: Connection,
-    sandbox: str,
-    *,
-    is_read: bool = False,
-    status: str = "403 Forbidden",
-) -> None:
-    """Answers if a request comes, or was read; returns either way. The caller ends the stream."""
-    if not is_read and not await _has_asked(guest):
-        return
-    connection.protocol = "http"
+async def has_asked(guest: ByteStream) -> bool:
+    try:
+        async with asyncio.timeout(PEEK_S):
+            return _HTTP.match(await guest.read()) is not None
+    except TimeoutError:
+        return False
+
+
+async def explain(guest: ByteStream, connection: Connection, sandbox: str, status: str) -> None:
+    """Answers a request that came. The caller ends the stream."""
     async with asyncio.timeout(WRITE_S):
         await guest.write(answer(text_of(connection, sandbox), status))
         await guest.close()
@@ -54,11 +53,3 @@ def answer(text: str, status: str) -> bytes:
         f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-async def _has_asked(guest: ByteStream) -> bool:
-    try:
-        async with asyncio.timeout(PEEK_S):
-            return _HTTP.match(await guest.read()) is not None
-    except TimeoutError:
-        return False

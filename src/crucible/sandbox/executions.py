@@ -46,7 +46,8 @@ class Executions:
 
     async def start(self, held: Held, command: Command, *, is_detached: bool = False) -> Execution:
         """Nothing of its output is lost to who watches it before anything else is waited for."""
-        process = await held.machine.start(command)
+        with held.used():
+            process = await held.machine.start(command)
         facts = {**describe(command), "detached": is_detached, "pid": process.pid}
         if held.record.is_temporary:
             return Execution(held, process, kept=None, facts=facts, ended=self._ended)

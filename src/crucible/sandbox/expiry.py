@@ -96,7 +96,5 @@ async def _end(manager: Manager, record: SandboxRecord) -> None:
     manager.records.write_audit(
         "expire", record.name, {"limit": {"name": "idle", "value": f"{limit:g} s"}}
     )
-    await manager.stop(record.name)
-    manager.records.update(
-        record.id, note=f"stopped: nothing was done in it for {limit:g} s, its idle timeout"
-    )
+    note = f"stopped: nothing was done in it for {limit:g} s, its idle timeout"
+    await manager.stop(record.name, note=note)

@@ -80,7 +80,7 @@ def handle_of(record: SandboxRecord) -> MachineHandle | None:
 
 def is_held(record: SandboxRecord) -> bool:
     """Whether the process that said it holds this sandbox still lives."""
-    return processes.is_running(record.holder_pid, record.holder_started)
+    return processes.is_at_work(record.holder_pid, record.holder_started)
 
 
 def holder() -> dict[str, object]:

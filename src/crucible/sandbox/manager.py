@@ -48,6 +48,7 @@ Fetch = Callable[[str, bool, Callable[[], bool]], Image]
 
 # For what the command of a `run` leaves running, where it has a volume to which that may still write.
 _RUN_GRACE_S = 5.0
+_NOTICE_S = 10.0
 
 
 class Manager:
@@ -153,6 +154,7 @@ class Manager:
 
     async def start(self, name: str, *, secrets: Sequence[Secret] = ()) -> SandboxRecord:
         """Values that are given are learned, also by a sandbox that runs already."""
+        await self._notice_end(name)
         async with self.lock(name):
             record = self.find(name)
             self.secrets.learn(record.id, secrets)
@@ -165,14 +167,16 @@ class Manager:
                 raise SecretMissing(name, missing)
             return await self._start(record)
 
-    async def stop(self, name: str, *, grace_s: float = 5.0) -> SandboxRecord:
+    async def stop(self, name: str, *, grace_s: float = 5.0, note: str = "") -> SandboxRecord:
+        """`note` is why, for whoever asks later."""
         async with self.lock(name):
             record = self.find(name)
             held = self.held.get(record.id)
             if held is None:
                 return await self._settle_or_miss(record)
             self.records.update(record.id, state="stopping")
-            return await self.finish_stop(held, grace_s=grace_s, is_paused=record.state == "paused")
+            is_paused = record.state == "paused"
+            return await self.finish_stop(held, grace_s=grace_s, is_paused=is_paused, note=note)
 
     async def remove(self, name: str, *, force: bool = False) -> None:
         async with self.lock(name):
@@ -336,6 +340,8 @@ class Manager:
             await self._end(held)
 
     def mark_running(self, held: Held) -> SandboxRecord:
+        # Nobody could use it before now.
+        held.touch()
         held.record = self.records.update(held.record.id, state="running", has_disk=True)
         self.note("start", held.record)
         return held.record
@@ -345,7 +351,7 @@ class Manager:
         held.watcher = asyncio.create_task(self._watch(held))
 
     async def finish_stop(
-        self, held: Held, *, grace_s: float, is_paused: bool = False
+        self, held: Held, *, grace_s: float, is_paused: bool = False, note: str = ""
     ) -> SandboxRecord:
         """Shuts a machine down whose record says that it is stopping."""
         self._let_go(held)
@@ -361,7 +367,7 @@ class Manager:
             raise
         finally:
             held.log.close()
-        record = self.remains.mark_stopped(held.record)
+        record = self.remains.mark_stopped(held.record, note=note)
         self.note("stop", record)
         return record
 
@@ -400,6 +406,13 @@ class Manager:
             await finish(self._abandon_start(record))
             raise
         return self.mark_running(held)
+
+    async def _notice_end(self, name: str) -> None:
+        """A machine that ended a moment ago may still be taken for one that runs."""
+        held = self.held.get(self.find(name).id)
+        is_over = held is not None and not held.backend.is_alive(held.machine.handle)
+        if held is not None and held.watcher is not None and is_over:
+            await asyncio.wait({held.watcher}, timeout=_NOTICE_S)
 
     async def _abandon_start(self, record: SandboxRecord) -> None:
         await self.abandon(record)

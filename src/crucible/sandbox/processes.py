@@ -26,6 +26,11 @@ def is_running(pid: int | None, mark: str) -> bool:
     return pid is not None and pid > 1 and mark != "" and start_mark(pid) == mark
 
 
+def is_at_work(pid: int | None, mark: str) -> bool:
+    """Whether it runs and is not dying: a killed process is there for a while after its memory and locks are gone."""
+    return is_running(pid, mark) and not _is_without_memory(f"/proc/{pid}/cmdline")
+
+
 def find_by_word(word: str) -> list[int]:
     """Processes that have exactly this word on their command line."""
     wanted = word.encode()
@@ -57,6 +62,13 @@ def kill_and_wait(pid: int, mark: str, *, deadline_s: float = 10.0) -> bool:
         return gone
     finally:
         os.close(pidfd)
+
+
+def _is_without_memory(command_line: str) -> bool:
+    try:
+        return not Path(command_line).read_bytes()
+    except OSError:
+        return True
 
 
 def _reap(pid: int) -> None:

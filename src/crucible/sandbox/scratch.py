@@ -38,4 +38,4 @@ def _has_maker(name: str) -> bool:
     words = name.rsplit("-", 3)
     if len(words) != 4 or not words[1].isdecimal():
         return False
-    return processes.is_running(int(words[1]), words[2].replace("_", ":"))
+    return processes.is_at_work(int(words[1]), words[2].replace("_", ":"))

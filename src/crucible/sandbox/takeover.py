@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 
-from crucible.errors import CrucibleError, GuestGone, SecretMissing
+from crucible.errors import CrucibleError, GuestGone, SandboxError, SecretMissing
 from crucible.sandbox.backend import KeepsMachines, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.holding import CONSOLE_NAME, Held, handle_of, holder
@@ -15,6 +16,8 @@ from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import SandboxRecord
 
 _STOP_GRACE_S = 5.0
+_DYING_S = 5.0
+_LOOK_AGAIN_S = 0.02
 
 
 async def take_all_over(manager: Manager) -> None:
@@ -49,8 +52,9 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
         if gone.console:
             (record.directory / CONSOLE_NAME).write_bytes(gone.console)
         return
-    except CrucibleError:
-        if record.state == "stopping":
+    except CrucibleError as error:
+        is_dying = isinstance(error, SandboxError) and await _ends_soon(backend, handle)
+        if is_dying or record.state == "stopping":
             await manager.remains.settle(record)
             return
         raise
@@ -62,6 +66,16 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
         await manager.open_doors(held)
     if record.state == "stopping":
         await manager.finish_stop(held, grace_s=_STOP_GRACE_S)
+
+
+async def _ends_soon(backend: KeepsMachines, handle: MachineHandle) -> bool:
+    """A machine that was killed a moment ago answers nobody any more, and is still there."""
+    deadline = time.monotonic() + _DYING_S
+    while backend.is_alive(handle):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(_LOOK_AGAIN_S)
+    return True
 
 
 async def _adopt(

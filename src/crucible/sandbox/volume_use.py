@@ -115,6 +115,6 @@ def _refuse_second_writer(
 
 
 def _lives(record: SandboxRecord) -> bool:
-    return processes.is_running(record.pid, record.pid_started) or processes.is_running(
+    return processes.is_running(record.pid, record.pid_started) or processes.is_at_work(
         record.holder_pid, record.holder_started
     )

@@ -37,6 +37,7 @@ class Doors:
         self.secrets: SandboxSecrets | None = None
         self._published: Published | None = None
         self._egress: Egress | None = None
+        self._offered_ports: set[int] = set()
 
     @property
     def ports(self) -> tuple[Port, ...]:
@@ -57,9 +58,11 @@ class Doors:
         await asyncio.sleep(_PATIENCE_S)
         from crucible.sandbox.doors.listening import offer_ports
 
-        published = [port.guest for port in self.ports]
+        published = {port.guest for port in self.ports}
         with contextlib.suppress(CrucibleError):
-            await offer_ports(self._machine.files, self.notices, published, self._name)
+            await offer_ports(
+                self._machine.files, self.notices, published, self._offered_ports, self._name
+            )
 
     @property
     def is_busy(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Set
 
 from crucible.sandbox.doors.notices import Notices
 from crucible.sandbox.session import Files
@@ -23,17 +23,23 @@ async def listening_ports(files: Files) -> list[int]:
     return sorted(ports)
 
 
-async def offer_ports(files: Files, notices: Notices, published: Iterable[int], name: str) -> None:
-    """Tells of every port that a program opens from now on, until cancelled. `name` is "" for a temporary sandbox."""
-    known = {*published, *await listening_ports(files)}
+async def offer_ports(
+    files: Files, notices: Notices, published: Set[int], offered: set[int], name: str
+) -> None:
+    """Tells of every port that a program opens, until cancelled. `name` is "" for a temporary sandbox.
+
+    `offered` are those that were told already, by whoever watched: a server may be quicker than the first look.
+    """
     while True:
-        await asyncio.sleep(_LOOK_EVERY_S)
-        for port in await listening_ports(files):
-            if port in known:
+        found = await listening_ports(files)
+        offered.intersection_update(found)
+        for port in found:
+            if port in published or port in offered:
                 continue
-            known.add(port)
+            offered.add(port)
             how = f"`crucible open {name} {port}`" if name else f"-p {port}"
             notices.tell(f"ports: {port} was opened in the sandbox; reach it with {how}")
+        await asyncio.sleep(_LOOK_EVERY_S)
 
 
 async def _read_some(files: Files, path: bytes) -> bytes:

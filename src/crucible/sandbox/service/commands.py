@@ -68,8 +68,8 @@ class Commands:
         ) as run:  # fmt: skip
             execution = run.execution
             with execution.watching() as watcher:
-                await client.started(_facts(run.held, execution))
                 async with self._watched(run.held, client, execution.facts["terminal"]):
+                    await client.started(_facts(run.held, execution))
                     exit = await talk(watcher, client)
         return {**_ending(execution, exit), "stages": run.stages}
 
@@ -149,10 +149,10 @@ class Commands:
         """Until the command or its client ends. Cancelled, it leaves the command as it is."""
         execution = watcher.execution
         try:
-            await client.started(facts)
             async with self._watched(
                 execution.held, client, execution.facts.get("terminal") is True
             ):
+                await client.started(facts)
                 exit = await talk(watcher, client)
         except Detached:
             execution.note({"detached": True})
