@@ -7,8 +7,10 @@ checkout, and is searched for leftovers when the test is over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -205,10 +207,30 @@ def end_owner(home: Path) -> None:
     """Lets every sandbox of the home go, and the owner too."""
     pid = owner_pid(home)
     if pid is not None:
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 240
-        while owner_pid(home) == pid and time.monotonic() < deadline:
-            time.sleep(0.02)
+        end_process(pid, signal.SIGTERM)
+
+
+def kill_owner(home: Path) -> None:
+    """The one that there is, or that a client is just starting. Nothing of it is left when this returns."""
+    while (pid := owner_pid(home)) is None:
+        time.sleep(0.01)
+    end_process(pid)
+
+
+def end_process(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Returns when it is gone: until then its sockets, locks and memory may go in any order."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, number)
+        waiter = select.poll()
+        waiter.register(pidfd, select.POLLIN)
+        assert waiter.poll(240_000), f"process {pid} does not end"
+    finally:
+        os.close(pidfd)
 
 
 def _say(stage: str, detail: str) -> None:

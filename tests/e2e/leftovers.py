@@ -11,7 +11,7 @@ from crucible.sandbox.records import SandboxRecord, open_records
 SETTLED = ("created", "running", "paused", "stopped")
 
 
-def leftovers(home: Path, *, deadline_s: float = 10.0) -> list[str]:
+def leftovers(home: Path, *, deadline_s: float = 60.0) -> list[str]:
     """What belongs to nobody. Processes that were killed a moment ago are given some time to go."""
     deadline = time.monotonic() + deadline_s
     while (found := _found(home)) and time.monotonic() < deadline:

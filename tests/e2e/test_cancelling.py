@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,9 @@ from tests.e2e.leftovers import leftovers
 from crucible import assemble
 from crucible.backends.qemu import disks, jail
 from crucible.backends.qemu.qmp import Monitor
+from crucible.backends.qemu.vmm import Vmm
 from crucible.config import Config
-from crucible.errors import NameTaken
+from crucible.errors import NameTaken, SandboxError
 from crucible.sandbox.guest.channel import GuestChannel
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import Records
@@ -179,6 +182,27 @@ async def test_a_snapshot_is_undone_and_the_sandbox_goes_on(
         assert leftovers(manager.config.home) == [], step
         assert await says(manager, "box") == b"here\n", step
     await snapshots.remove("new")
+
+
+async def test_a_snapshot_whose_loading_machine_dies_is_undone_and_the_sandbox_goes_on(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """The state is saved by then, and loaded once into a machine that condenses it."""
+    snapshots, load = Snapshots(manager), Vmm.load_stream
+
+    async def dies(self: Vmm, stream: Path) -> None:
+        os.kill(self.handle.pid, signal.SIGKILL)
+        await load(self, stream)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Vmm, "load_stream", dies)
+        with pytest.raises(SandboxError):
+            await snapshots.take("box", "never")
+    assert [record.tag for record in manager.records.snapshots()] == ["moment"]
+    assert leftovers(manager.config.home) == []
+    assert await says(manager, "box") == b"here\n"
+    await snapshots.take("box", "afterwards")
+    await snapshots.remove("afterwards")
 
 
 async def test_a_stop_and_the_machines_own_end_do_not_get_in_each_others_way(

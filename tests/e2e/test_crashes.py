@@ -134,7 +134,7 @@ class Mortals:
             self.ask("remove", name=record.name, force=True)
         records.close()
         self.end()
-        self._maker.communicate(timeout=10)
+        self._maker.communicate(timeout=240)
 
     def _connect(self) -> Any:
         connection = Owner(self.home).connect_if_running()
@@ -316,11 +316,13 @@ def opened(record: SandboxRecord) -> set[tuple[str, bool]]:
     process = Path("/proc", str(record.pid))
     found = set()
     for entry in (process / "fd").iterdir():
-        name = entry.readlink().name
-        if name.startswith("disk-"):
-            info = (process / "fdinfo" / entry.name).read_text()
-            flags = int(info.split("flags:")[1].split()[0], 8)
-            found.add((name, flags & os.O_ACCMODE != os.O_RDONLY))
+        # It may close any of them while we look.
+        with contextlib.suppress(FileNotFoundError):
+            name = entry.readlink().name
+            if name.startswith("disk-"):
+                info = (process / "fdinfo" / entry.name).read_text()
+                flags = int(info.split("flags:")[1].split()[0], 8)
+                found.add((name, flags & os.O_ACCMODE != os.O_RDONLY))
     return found
 
 

@@ -53,7 +53,7 @@ def test_the_daemon_takes_over_a_running_sandbox_and_the_command_somebody_watche
     found = status(crucible)
     assert (found["running"], found["held"]) == (True, 1)
     assert found["pid"] == owner_pid(crucible.home) != before
-    output, _ = watcher.communicate(timeout=60)
+    output, _ = watcher.communicate(timeout=240)
     assert [int(word) for word in (seen + output).split()] == list(range(300))
     crucible.ok("daemon", "stop")
     assert crucible.ok("exec", "box", "echo", "still here") == "still here\n"
@@ -73,7 +73,7 @@ def test_the_daemon_stays_when_there_is_nothing_to_hold(crucible: CommandLine) -
 
 def test_starting_it_several_times_at_once_starts_one(crucible: CommandLine) -> None:
     starters = [crucible.start("daemon", "start") for _ in range(4)]
-    assert [starter.wait(timeout=60) for starter in starters] == [0, 0, 0, 0]
+    assert [starter.wait(timeout=240) for starter in starters] == [0, 0, 0, 0]
     assert status(crucible)["running"] is True
     assert b"was running already" in crucible("daemon", "start").stderr
     crucible.ok("daemon", "stop")
@@ -87,7 +87,7 @@ def test_in_the_foreground_it_serves_until_it_is_told_to_leave(crucible: Command
     second = crucible("daemon", "start", "--foreground")
     assert (second.returncode, b"(daemon-running)" in second.stderr) == (126, True)
     supervised.send_signal(signal.SIGTERM)
-    _, told = supervised.communicate(timeout=60)
+    _, told = supervised.communicate(timeout=240)
     assert supervised.returncode == 0
     assert b"holds 0 sandboxes" in told
 
@@ -100,7 +100,7 @@ def test_a_killed_daemon_is_followed_by_one_that_adopts_what_runs(crucible: Comm
     seen = os.read(watcher.stdout.fileno(), 100)
     os.kill(status(crucible)["pid"], signal.SIGKILL)
     crucible.ok("daemon", "start")
-    output, _ = watcher.communicate(timeout=60)
+    output, _ = watcher.communicate(timeout=240)
     assert [int(word) for word in (seen + output).split()] == list(range(300))
     crucible.ok("rm", "--force", "box")
     crucible.ok("daemon", "stop")

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,11 +78,15 @@ def state(crucible: CommandLine, name: str) -> dict[str, Any]:
 
 
 def test_a_sandbox_that_nobody_uses_is_stopped_and_can_be_started_again(
-    crucible: CommandLine,
+    crucible: CommandLine, tmp_path: Path
 ) -> None:
-    crucible.ok("create", "box", "--idle-timeout", "1s", "--start")
+    """The first command of its project keeps it from being idle, without a gap after its start."""
+    (tmp_path / ".devcontainer.json").write_text(
+        json.dumps({"image": "base", "postCreateCommand": "sleep 3; echo still here"})
+    )
+    made = crucible("create", "box", "--idle-timeout", "1s", "--start", "--dir", tmp_path)
     try:
-        crucible.ok("exec", "box", "sh", "-c", "sleep 3; echo kept > /tmp/file")
+        assert (made.returncode, b"still here\n" in made.stderr) == (0, True), made.stderr
         while state(crucible, "box")["state"] != "stopped":
             time.sleep(0.1)
         assert "idle timeout" in state(crucible, "box")["note"]

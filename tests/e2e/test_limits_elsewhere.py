@@ -37,7 +37,7 @@ def elsewhere() -> Iterator[list[Path]]:
         place.mkdir()
     yield places
     for place in places:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while place.exists() and time.monotonic() < deadline:
             try:
                 place.rmdir()

@@ -157,7 +157,7 @@ def test_words_that_are_no_text_arrive_as_they_are(way: CommandLine) -> None:
         b"\xff\xfe",
         b"$x",
     ]
-    done = subprocess.run(argv, capture_output=True, env=way.environment, timeout=120)
+    done = subprocess.run(argv, capture_output=True, env=way.environment, timeout=240)
     assert done.stdout == b"|a b|\xff\xfe|$x|"
 
 
@@ -193,7 +193,7 @@ def test_the_directory_the_variables_and_the_mask_are_the_callers(
 def test_closed_descriptors_do_not_matter(way: CommandLine) -> None:
     script = '"$@" <&- 2>&-'
     argv = ["sh", "-c", script, "sh", *way.argv, "run", "--", "echo", "hi"]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, env=way.environment, timeout=120)
+    done = subprocess.run(argv, stdout=subprocess.PIPE, env=way.environment, timeout=240)
     assert (done.returncode, done.stdout) == (0, b"hi\n")
 
 
@@ -202,7 +202,7 @@ def test_nobody_reading_ends_it_like_any_program_of_a_pipeline(way: CommandLine)
     assert writer.stdout is not None
     assert writer.stdout.read(2) == b"y\n"
     writer.stdout.close()
-    assert writer.wait(timeout=60) == -signal.SIGPIPE
+    assert writer.wait(timeout=240) == -signal.SIGPIPE
 
 
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 42), (signal.SIGTERM, 143)])
@@ -217,7 +217,7 @@ def test_a_signal_reaches_the_command_or_ends_it(
     assert run.stdout is not None
     assert run.stdout.readline() == b"ready\n"
     run.send_signal(number)
-    assert run.wait(timeout=60) == status
+    assert run.wait(timeout=240) == status
     run.stdout.close()
     while temporaries(way.home):
         time.sleep(0.05)
@@ -249,7 +249,7 @@ def test_another_user_is_not_let_in(daemon: CommandLine) -> None:
                 stranger.connect(f"/proc/self/fd/{at}/{front.SOCKET_NAME}")
             except PermissionError:
                 return
-            stranger.settimeout(30)
+            stranger.settimeout(240)
             assert stranger.recv(1) == b""
     finally:
         path.chmod(0o600)
@@ -264,7 +264,7 @@ def test_what_is_no_request_is_answered_with_no_and_harms_nobody(
     daemon: CommandLine, said: bytes
 ) -> None:
     with socket.socket(socket.AF_UNIX) as caller:
-        caller.settimeout(60)
+        caller.settimeout(240)
         caller.connect(str(daemon.home / front.SOCKET_NAME))
         if said:
             caller.sendall(said)
@@ -284,7 +284,7 @@ def test_a_daemon_that_is_killed_leaves_no_machine_and_its_caller_is_told(home: 
     assert run.stdout is not None
     assert run.stdout.readline() == b"ready\n"
     os.kill(json.loads(crucible.ok("daemon", "status", "--json"))["pid"], signal.SIGKILL)
-    _, told = run.communicate(timeout=60)
+    _, told = run.communicate(timeout=240)
     assert (run.returncode, b"(owner-unreachable)" in told) == (125, True)
     assert crucible.ok("run", "--", "echo", "alone") == "alone\n"
     crucible.ok("daemon", "start")
@@ -318,7 +318,7 @@ def test_a_daemon_that_is_killed_at_a_step_of_its_pool_leaves_nothing(
     os.kill(pid, signal.SIGKILL)
     # Handed over, it ends with the daemon; alone, since the daemon was gone first, it would go on.
     run.terminate()
-    run.wait(timeout=60)
+    run.wait(timeout=240)
     crucible.ok("daemon", "start")
     wait_warm(crucible)
     crucible.ok("daemon", "stop")
@@ -342,8 +342,8 @@ def test_more_than_may_wait_are_refused_and_told_when_to_come_again(home: Path) 
     refused = crucible("run", "--", "true")
     assert (refused.returncode, b"(overloaded)" in refused.stderr) == (126, True)
     assert b"Try again in 30 s" in refused.stderr
-    holder.communicate(b"go\n", timeout=60)
-    assert waiter.communicate(timeout=60)[0] == b"my turn\n"
+    holder.communicate(b"go\n", timeout=240)
+    assert waiter.communicate(timeout=240)[0] == b"my turn\n"
     crucible.ok("daemon", "stop")
     assert leftovers(home) == []
 
@@ -358,7 +358,7 @@ def test_stopping_lets_a_command_finish_and_takes_the_waiting_machines(home: Pat
     assert run.stdout is not None
     assert run.stdout.readline() == b"ready\n"
     crucible.ok("daemon", "stop")
-    output, _ = run.communicate(timeout=60)
+    output, _ = run.communicate(timeout=240)
     assert (output, run.returncode) == (b"done\n", 0)
     assert records(home) == []
     assert leftovers(home) == []

@@ -33,10 +33,13 @@ while True:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """None of those that the kernel gives to whoever wants any: another would have it before we do."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in range(lowest - 1 - os.getpid() % 5000, 1024, -1):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port is taken")
 
 
 @contextlib.contextmanager
@@ -46,12 +49,12 @@ def running(crucible: CommandLine, *words: str) -> Iterator[subprocess.Popen[byt
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
 
 
 def converse(port: int, data: bytes) -> bytes:
     """Sends everything, ends that half, and reads to the end."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as peer:
+    with socket.create_connection(("127.0.0.1", port), timeout=240) as peer:
 
         def send() -> None:
             peer.sendall(data)
@@ -170,7 +173,7 @@ def fetch(port: int) -> bytes:
     """The page, once the server behind the port is up."""
     while True:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=240) as answer:
                 body: bytes = answer.read()
                 return body
         except OSError:

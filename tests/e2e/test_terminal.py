@@ -23,7 +23,7 @@ from tests.e2e.leftovers import leftovers
 
 pytestmark = pytest.mark.vm
 
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 CTRL_C, CTRL_D, DETACH = b"\x03", b"\x04", b"\x10\x11"
 
 
@@ -130,7 +130,7 @@ def test_ctrl_c_is_for_the_command_inside(crucible: CommandLine) -> None:
         terminal.expect(PROMPT)
         terminal.says(b"echo begin; sleep 1000", rb"\nbegin\r\n")
         begun = "until pgrep -x -f 'sleep 1000'; do sleep 0.05; done"
-        crucible.ok("exec", "--timeout", "60", "box", "sh", "-c", begun)
+        crucible.ok("exec", "--timeout", "240", "box", "sh", "-c", begun)
         terminal.type(CTRL_C)
         terminal.expect(PROMPT)
         terminal.says(b"echo status $?", rb"\nstatus 130\r\n")
@@ -204,6 +204,7 @@ def test_ctrl_c_while_the_sandbox_starts_leaves_nothing(crucible: CommandLine) -
     with Terminal(crucible, "run", "sleep", "1000") as terminal:
         while len(list((crucible.home / "sandboxes").glob("*/monitor.sock"))) < 2:
             assert terminal.process.poll() is None
+            time.sleep(0.002)
         terminal.type(CTRL_C * 2)
         assert terminal.status() == 130
     found = [name for name in crucible.ok("list", "--quiet").split() if name != "box"]

@@ -27,8 +27,16 @@ def is_running(pid: int | None, mark: str) -> bool:
 
 
 def is_at_work(pid: int | None, mark: str) -> bool:
-    """Whether it runs and is not dying: a killed process is there for a while after its memory and locks are gone."""
-    return is_running(pid, mark) and not _is_without_memory(f"/proc/{pid}/cmdline")
+    """Whether it runs and is not dying."""
+    return pid is not None and is_running(pid, mark) and not is_dying(pid)
+
+
+def is_dying(pid: int) -> bool:
+    """A killed process is there for a while after its memory is gone, and what it had open goes in any order."""
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes() and start_mark(pid) is not None
+    except OSError:
+        return False
 
 
 def find_by_word(word: str) -> list[int]:
@@ -62,13 +70,6 @@ def kill_and_wait(pid: int, mark: str, *, deadline_s: float = 10.0) -> bool:
         return gone
     finally:
         os.close(pidfd)
-
-
-def _is_without_memory(command_line: str) -> bool:
-    try:
-        return not Path(command_line).read_bytes()
-    except OSError:
-        return True
 
 
 def _reap(pid: int) -> None:

@@ -32,6 +32,7 @@ def hold_lock(home: Path) -> int | None:
             os.close(descriptor)
             return None
         time.sleep(_LOOK_AGAIN_S)
+    _outlast(descriptor)
     _write(descriptor, str(os.getpid()))
     return descriptor
 
@@ -57,6 +58,7 @@ def hold_daemon_lock(home: Path) -> int | None:
             )
         _ask_to_leave(home)
         time.sleep(_LOOK_AGAIN_S)
+    _outlast(descriptor)
     _write(descriptor, str(os.getpid()))
     return descriptor
 
@@ -78,6 +80,14 @@ def _is_locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _outlast(descriptor: int) -> None:
+    """One that was killed may have let go of this lock before its ports and whatever else we are going to take."""
+    before = os.pread(descriptor, 20, 0)
+    deadline = time.monotonic() + _PATIENCE_S
+    while before.isdigit() and processes.is_dying(int(before)) and time.monotonic() < deadline:
+        time.sleep(_LOOK_AGAIN_S)
 
 
 def _write(descriptor: int, text: str) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FROZEN = 2
 _GROW_DEADLINE_S = 10.0
 _FRESH_FLUSH_S = 5.0
+# What its programs wrote goes to the disk of the host first, which may be busy.
+_POWER_OFF_S = 30.0
 _FREEZE_DEADLINE_S = 130.0
 
 
@@ -186,7 +188,7 @@ class QemuMachine:
     async def shutdown(self, grace_s: float) -> None:
         with contextlib.suppress(SandboxError, TimeoutError):
             await self.guest.shutdown(grace_s)
-            async with asyncio.timeout(grace_s + 10):
+            async with asyncio.timeout(grace_s + _POWER_OFF_S):
                 await self._vmm.ended()
         await self.close()
 
