@@ -35,7 +35,7 @@ async def ticket_for(staged: Staged, place: str, scope: Scope = Scope.RUN) -> tu
 def browser(staged: Staged, path: str, ticket: str, origin: str | None = None) -> connect:
     """As a page opens it: with an Origin and no header of its own."""
     url = staged.url.replace("http://", "ws://") + f"{path}?ticket={ticket}"
-    return connect(url, origin=origin or staged.url)  # type: ignore[arg-type]
+    return connect(url, origin=origin or staged.url, open_timeout=120)  # type: ignore[arg-type]
 
 
 async def refusal(staged: Staged, path: str, ticket: str, origin: str | None = None) -> int:
@@ -95,7 +95,7 @@ async def test_a_ticket_is_no_better_than_the_token_it_was_made_with(staged: Sta
 async def test_a_ticket_is_for_a_websocket_alone(staged: Staged) -> None:
     box = await new_box(staged)
     ticket, _ = await ticket_for(staged, f"{box}/terminal")
-    async with httpx.AsyncClient(base_url=staged.url) as client:
+    async with httpx.AsyncClient(base_url=staged.url, timeout=120) as client:
         answer = await client.get("/api/v1/sandboxes", params={"ticket": ticket})
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
