@@ -6,8 +6,8 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -169,11 +169,10 @@ async def test_answers_without_an_end_are_cut_off(
 
 
 async def test_nobody_there_is_said_with_the_command_that_helps(run: Run, half: Half) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    client = half.client(f"http://127.0.0.1:{port}")
-    with pytest.raises(errors.ServerUnreachable) as caught:
-        await client.version()
+    with deaf_port() as port:
+        client = half.client(f"http://127.0.0.1:{port}")
+        with pytest.raises(errors.ServerUnreachable) as caught:
+            await client.version()
     assert "crucible serve" in caught.value.hint
     await client.close()
 
@@ -262,12 +261,11 @@ async def test_a_proxy_is_for_servers_elsewhere_alone(
     assert [asked.method for asked in scripted.asked] == ["CONNECT"] * len(scripted.asked)
     assert all("authorization" not in asked.headers for asked in scripted.asked)
     await client.close()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    client = half.client(f"http://127.0.0.1:{port}")
     count = len(scripted.asked)
-    with pytest.raises(errors.ServerUnreachable):
-        await client.version()
+    with deaf_port() as port:
+        client = half.client(f"http://127.0.0.1:{port}")
+        with pytest.raises(errors.ServerUnreachable):
+            await client.version()
     assert len(scripted.asked) == count
     await client.close()
 
@@ -370,6 +368,14 @@ def test_a_token_is_in_no_text(half: Half) -> None:
     client = half.client("http://127.0.0.1:1", token="very-secret")
     shown: Any = getattr(client, "_inner", client)
     assert "very-secret" not in repr(shown) + repr(shown._address)
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """One where nobody listens, and nobody can."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 def _async_half() -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -46,8 +47,7 @@ def test_a_killed_program_leaves_only_what_it_named(crucible: CommandLine) -> No
         assert says("before")
         owner = owner_pid(crucible.home)
         assert owner is not None
-        os.kill(owner, signal.SIGKILL)
-        until(lambda: owner_pid(crucible.home) != owner)
+        kill_outright(owner)
         assert says("after"), "whoever holds the sandboxes next has this one, too"
     finally:
         program.kill()
@@ -55,6 +55,18 @@ def test_a_killed_program_leaves_only_what_it_named(crucible: CommandLine) -> No
     until(lambda: name not in names(crucible))
     assert names(crucible) == {"named"}
     crucible.ok("rm", "--force", "named")
+
+
+def kill_outright(pid: int) -> None:
+    """Returns when all that it had open is closed."""
+    process = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        waiting = select.poll()
+        waiting.register(process, select.POLLIN)
+        assert waiting.poll(200_000)
+    finally:
+        os.close(process)
 
 
 def names(crucible: CommandLine) -> set[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run, end_owner, owner_pid
-from tests.sdk.test_killed import until
+from tests.sdk.test_killed import kill_outright, until
 
 import crucible
 from crucible import AsyncSandbox, LocalClient, Sandbox
@@ -34,8 +32,7 @@ def test_it_starts_what_holds_sandboxes_and_finds_it_again(own_home: Path) -> No
         assert client.version() == crucible.__version__
         owner = owner_pid(own_home)
         assert owner is not None
-        os.kill(owner, signal.SIGKILL)
-        until(lambda: owner_pid(own_home) != owner)
+        kill_outright(owner)
         assert client.sandboxes() == []
         assert owner_pid(own_home) not in (None, owner)
 

@@ -16,20 +16,9 @@ from crucible_client._sync.commands import Command
 from crucible_client._sync.sandbox import Sandbox
 from crucible_client.address import Address
 from crucible_client.errors import CrucibleError
-from crucible_client.values import (
-    CodeError,
-    CodeResult,
-    CommandInfo,
-    Context,
-    Execution,
-    Exit,
-    FileChange,
-    FileEntry,
-    Output,
-    Result,
-    SandboxInfo,
-    Snapshot,
-)
+from crucible_client.execution import CodeError, CodeResult, Context, Execution
+from crucible_client.results import CommandInfo, Exit, Output, Result
+from crucible_client.values import FileChange, FileEntry, SandboxInfo, Snapshot
 
 __all__ = [
     "Address",

@@ -19,7 +19,9 @@ from crucible_client._async.http import AsyncHttp
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
 from crucible_client.reading import Reader
-from crucible_client.values import Result, SandboxInfo, Settings, Snapshot
+from crucible_client.results import Result
+from crucible_client.settings import Settings
+from crucible_client.values import SandboxInfo, Snapshot
 
 REQUEST_S = 60.0
 

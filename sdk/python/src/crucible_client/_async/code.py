@@ -11,8 +11,8 @@ from crucible_client._async.http import AsyncHttp
 from crucible_client._async.waiting import Told, tell
 from crucible_client.errors import ConnectionLost
 from crucible_client.events import Event
+from crucible_client.execution import CodeError, CodeResult, Context, Execution
 from crucible_client.reading import Reader
-from crucible_client.values import CodeError, CodeResult, Context, Execution
 
 USUAL_TIMEOUT_S = 300.0
 CREATE_S = 120.0

@@ -15,7 +15,7 @@ from crucible_client._async.waiting import Told, sleep, tell
 from crucible_client.errors import CommandLost, ConnectionLost, FellBehind
 from crucible_client.events import Event
 from crucible_client.reading import Reader
-from crucible_client.values import CommandInfo, Exit, Output, Result
+from crucible_client.results import CommandInfo, Exit, Output, Result
 
 # What a shell would run is text; a program with its arguments is a list.
 Words = str | Sequence[str]
@@ -209,30 +209,6 @@ class AsyncCommand:
                 if failures >= _TRIES:
                     raise
                 await sleep(0.2 * failures)
-
-
-class AsyncPty:
-    """Terminals. What is started here is a command like any other: it can be listed, connected to and killed."""
-
-    def __init__(self, http: AsyncHttp, path: str) -> None:
-        self._http = http
-        self._path = path
-
-    async def start(
-        self,
-        command: Words = ("/bin/sh", "-i"),
-        *,
-        rows: int = 24,
-        columns: int = 80,
-        environment: Mapping[str, str] | None = None,
-        workdir: str | None = None,
-        user: str | None = None,
-        timeout_s: float | None = None,
-    ) -> AsyncCommand:
-        surroundings = {"TERM": "xterm-256color", **(environment or {})}
-        asked = described(command, surroundings, workdir, user, timeout_s, "")
-        terminal = {"terminal": True, "rows": rows, "columns": columns}
-        return await start_command(self._http, self._path, {**asked, **terminal})
 
 
 async def start_command(http: AsyncHttp, path: str, asked: Mapping[str, Any]) -> AsyncCommand:

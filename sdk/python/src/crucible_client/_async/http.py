@@ -132,7 +132,7 @@ class AsyncHttp:
             params=_written(params or {}),
             content=content,
             headers=headers,
-            timeout=httpx.Timeout(patience, connect=min(CONNECT_S, patience), pool=None),
+            timeout=httpx.Timeout(patience, connect=CONNECT_S, pool=None),
         )
 
     @asynccontextmanager

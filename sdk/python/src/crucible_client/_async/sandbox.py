@@ -17,24 +17,18 @@ from crucible_client._async.commands import (
     USUAL_OUTPUT_BYTES,
     USUAL_TIMEOUT_S,
     AsyncCommands,
-    AsyncPty,
     Words,
 )
 from crucible_client._async.files import AsyncFiles
 from crucible_client._async.hold import LEASE_S, AsyncHold
 from crucible_client._async.ports import AsyncPorts
+from crucible_client._async.pty import AsyncPty
 from crucible_client._async.waiting import Told, finish
 from crucible_client.errors import BadAnswer, SandboxMissing
-from crucible_client.values import (
-    CodeResult,
-    Context,
-    Execution,
-    NetworkPolicy,
-    Result,
-    SandboxInfo,
-    Settings,
-    Snapshot,
-)
+from crucible_client.execution import CodeResult, Context, Execution
+from crucible_client.results import Result
+from crucible_client.settings import Settings
+from crucible_client.values import NetworkPolicy, SandboxInfo, Snapshot
 
 # An image that is not there is fetched first.
 CREATE_S = 900.0

@@ -13,8 +13,8 @@ from crucible_client._sync.http import Http
 from crucible_client._sync.waiting import Told, tell
 from crucible_client.errors import ConnectionLost
 from crucible_client.events import Event
+from crucible_client.execution import CodeError, CodeResult, Context, Execution
 from crucible_client.reading import Reader
-from crucible_client.values import CodeError, CodeResult, Context, Execution
 
 USUAL_TIMEOUT_S = 300.0
 CREATE_S = 120.0

@@ -17,7 +17,7 @@ from crucible_client._sync.waiting import Told, sleep, tell
 from crucible_client.errors import CommandLost, ConnectionLost, FellBehind
 from crucible_client.events import Event
 from crucible_client.reading import Reader
-from crucible_client.values import CommandInfo, Exit, Output, Result
+from crucible_client.results import CommandInfo, Exit, Output, Result
 
 # What a shell would run is text; a program with its arguments is a list.
 Words = str | Sequence[str]
@@ -211,30 +211,6 @@ class Command:
                 if failures >= _TRIES:
                     raise
                 sleep(0.2 * failures)
-
-
-class Pty:
-    """Terminals. What is started here is a command like any other: it can be listed, connected to and killed."""
-
-    def __init__(self, http: Http, path: str) -> None:
-        self._http = http
-        self._path = path
-
-    def start(
-        self,
-        command: Words = ("/bin/sh", "-i"),
-        *,
-        rows: int = 24,
-        columns: int = 80,
-        environment: Mapping[str, str] | None = None,
-        workdir: str | None = None,
-        user: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Command:
-        surroundings = {"TERM": "xterm-256color", **(environment or {})}
-        asked = described(command, surroundings, workdir, user, timeout_s, "")
-        terminal = {"terminal": True, "rows": rows, "columns": columns}
-        return start_command(self._http, self._path, {**asked, **terminal})
 
 
 def start_command(http: Http, path: str, asked: Mapping[str, Any]) -> Command:

@@ -134,7 +134,7 @@ class Http:
             params=_written(params or {}),
             content=content,
             headers=headers,
-            timeout=httpx.Timeout(patience, connect=min(CONNECT_S, patience), pool=None),
+            timeout=httpx.Timeout(patience, connect=CONNECT_S, pool=None),
         )
 
     @contextmanager

@@ -19,24 +19,18 @@ from crucible_client._sync.commands import (
     USUAL_OUTPUT_BYTES,
     USUAL_TIMEOUT_S,
     Commands,
-    Pty,
     Words,
 )
 from crucible_client._sync.files import Files
 from crucible_client._sync.hold import LEASE_S, Hold
 from crucible_client._sync.ports import Ports
+from crucible_client._sync.pty import Pty
 from crucible_client._sync.waiting import Told, finish
 from crucible_client.errors import BadAnswer, SandboxMissing
-from crucible_client.values import (
-    CodeResult,
-    Context,
-    Execution,
-    NetworkPolicy,
-    Result,
-    SandboxInfo,
-    Settings,
-    Snapshot,
-)
+from crucible_client.execution import CodeResult, Context, Execution
+from crucible_client.results import Result
+from crucible_client.settings import Settings
+from crucible_client.values import NetworkPolicy, SandboxInfo, Snapshot
 
 # An image that is not there is fetched first.
 CREATE_S = 900.0
