@@ -16,17 +16,19 @@ _PR_SET_THP_DISABLE = 41
 _FRONT_COMMAND = (sys.executable, "-P", "-m", "crucible.cli.front")
 
 if TYPE_CHECKING:
+    from crucible.backends.e2b.backend import E2BBackend
     from crucible.backends.qemu.backend import QemuBackend
     from crucible.config import Config
     from crucible.images.catalog import Image
     from crucible.images.report import Report
+    from crucible.sandbox.machines import Machines
     from crucible.sandbox.manager import Fetch, Manager
     from crucible.sandbox.owner import Doors, DoorsLater
     from crucible.sandbox.service.dispatch import Service
 
 
 def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
-    """All of them, strongest first. Whether one works is for its `probe` to say."""
+    """All of this host, strongest first. Whether one works is for its `probe` to say."""
     from crucible.backends.qemu.backend import QemuBackend
     from crucible.backends.qemu.command import Accelerator
     from crucible.images.report import silent
@@ -43,6 +45,25 @@ def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
     ]
 
 
+def machines(config: Config, report: Report | None = None) -> Machines:
+    """Where sandboxes can run: here, and elsewhere if that is wanted."""
+    from crucible.sandbox.machines import Machines
+
+    return Machines(
+        backends(config, report),
+        remote=_remote,
+        provider=config.provider,
+        falls_back=config.falls_back,
+    )
+
+
+def _remote() -> E2BBackend:
+    # Loaded here because hardly any sandbox runs elsewhere.
+    from crucible.backends.e2b.backend import E2BBackend
+
+    return E2BBackend(dict(os.environ))
+
+
 def manager(config: Config, report: Report | None = None) -> Manager:
     from crucible.images.report import silent
     from crucible.sandbox.manager import Manager
@@ -51,7 +72,7 @@ def manager(config: Config, report: Report | None = None) -> Manager:
     return Manager(
         config=config,
         records=open_records(config.home),
-        backends=backends(config, report),
+        machines=machines(config, report),
         report=report or silent,
         fetch=_fetcher(config, report or silent) if config.pulls_images else None,
     )
@@ -204,7 +225,7 @@ def _serve_embedded(config: Config, sock: socket.socket) -> None:
     async def serve() -> None:
         try:
             own = manager(config, to_client)
-            bury_dead_temporaries(own.records, list(own.backends))
+            bury_dead_temporaries(own.records, own.machines)
         except CrucibleError as error:
             await refuse(sock, error)
             return
@@ -217,8 +238,8 @@ def _serve_embedded(config: Config, sock: socket.socket) -> None:
 
 
 def _asyncio_without_ssl() -> ModuleType:
-    """asyncio loads ssl if it can, a tenth of what a short run takes; one command needs none."""
-    hidden = "ssl" not in sys.modules
+    """asyncio loads ssl if it can, a tenth of what a short run takes; a command on this host needs none."""
+    hidden = "ssl" not in sys.modules and "E2B_API_KEY" not in os.environ
     if hidden:
         sys.modules["ssl"] = None  # type: ignore[assignment]
     import asyncio

@@ -33,6 +33,7 @@ from crucible.images.layers.growing import GrowingRoot
 from crucible.images.oci.model import PulledImage
 from crucible.images.oci.reference import parse_reference
 from crucible.images.oci.store import Store
+from crucible.sandbox.machines import Machines
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import open_records
 
@@ -57,7 +58,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     """One that can boot nothing: a step that asked for a machine would fail."""
     home = tmp_path / "home"
     home.mkdir()
-    own = Manager(config=Config(home=home), records=open_records(home), backends=[])
+    own = Manager(config=Config(home=home), records=open_records(home), machines=Machines([]))
     yield own
     own.records.close()
 

@@ -20,6 +20,7 @@ from crucible.backends.qemu.vmm import Vmm
 from crucible.config import Config
 from crucible.errors import NameTaken, SandboxError
 from crucible.sandbox.guest.channel import GuestChannel
+from crucible.sandbox.machines import copying
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import Records
 from crucible.sandbox.session import Command
@@ -156,7 +157,7 @@ async def test_a_fork_is_undone_as_a_whole(
 async def test_a_fork_for_which_one_copy_fails_makes_none(
     manager: Manager, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    backend = manager.running("box").backend
+    backend = copying(manager.running("box").backend)
     restore, calls = backend.restore, []
 
     async def second_fails(*args: Any, **fields: Any) -> Any:

@@ -58,6 +58,9 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         deny = ["*.example.org"]
         [ports]
         publish = ["9000:80"]
+        [provider]
+        mode = "local_microvm"
+        fallback_to_remote = false
         """,
     )
     assert found == {
@@ -68,6 +71,7 @@ def test_every_key_is_taken(tmp_path: Path) -> None:
         "min_isolation": "software-vm", "network": "allowlist", "allow": ["example.org"],
         "deny": ["*.example.org"], "ports": ["9000:80"],
         "mount_cwd": True, "mount_home": False, "pass_env": ["LANG"],
+        "provider": "local_microvm", "fallback": "never",
     }  # fmt: skip
     assert set(found) == {key.target for key in KEYS}
 

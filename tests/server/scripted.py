@@ -21,6 +21,7 @@ from crucible.images import bundle
 from crucible.images.catalog import shelf_of
 from crucible.sandbox.backend import BootPlan, MachineHandle, Missing, Stage
 from crucible.sandbox.isolation import Isolation
+from crucible.sandbox.machines import Machines
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import open_records
 from crucible.sandbox.session import Channel, Chunk, Command, ExecInfo, Exit, Identity
@@ -176,6 +177,11 @@ class PlayedFiles:
     async def tar_out(self, root: bytes, names: Sequence[bytes] = ()) -> AsyncIterator[bytes]:
         yield bytes(1024)
 
+    async def read(self, path: bytes, **options: Any) -> AsyncIterator[bytes]:
+        if path != b"/etc/passwd":
+            raise GuestRefused("not-found", f"{path!r} is not played here")
+        yield b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/workspace:/bin/sh\n"
+
     def __getattr__(self, name: str) -> Any:
         raise Unsupported(f"No files are played here ({name})")
 
@@ -262,6 +268,7 @@ class PlayedBackend:
     """`parts` by the first word of a command; `machines` by the names of their sandboxes."""
 
     name = "played"
+    is_remote = False
 
     def __init__(self) -> None:
         self.parts: dict[str, Part] = {"true": _succeed, "sleep": PlayedProcess.for_ever}
@@ -322,7 +329,7 @@ async def staging(home: Path) -> AsyncIterator[Staged]:
     manager = Manager(
         config=Config(home=home, pulls_images=False),
         records=open_records(home),
-        backends=[backend],  # type: ignore[list-item]
+        machines=Machines([backend]),  # type: ignore[list-item]
     )
     async with opened(manager) as doors:
         stage = Staged(doors)

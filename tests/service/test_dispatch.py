@@ -13,6 +13,7 @@ import pytest
 
 from crucible.client import protocol
 from crucible.config import Config
+from crucible.sandbox.machines import Machines
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import open_records
 from crucible.sandbox.service.dispatch import Service
@@ -21,7 +22,7 @@ from crucible.sandbox.service.dispatch import Service
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
     records = open_records(tmp_path)
-    yield Manager(config=Config(home=tmp_path), records=records, backends=[])
+    yield Manager(config=Config(home=tmp_path), records=records, machines=Machines([]))
     records.close()
 
 

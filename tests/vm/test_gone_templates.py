@@ -16,6 +16,7 @@ from crucible.backends.qemu.command import Accelerator
 from crucible.backends.qemu.saved import SavedMachine
 from crucible.config import Config
 from crucible.sandbox.backend import BootPlan
+from crucible.sandbox.machines import Machines
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import open_records
 from crucible.sandbox.spec import SandboxSpec
@@ -79,7 +80,7 @@ async def test_a_start_whose_template_is_removed_meanwhile_makes_another(
         template_limit_mib=8192,
     )
     records = open_records(home)
-    manager = Manager(config=Config(home=home), records=records, backends=[backend])
+    manager = Manager(config=Config(home=home), records=records, machines=Machines([backend]))
     try:
         async with manager.open(SandboxSpec()) as held:
             done = await shell(held, "echo started")

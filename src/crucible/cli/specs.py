@@ -118,6 +118,13 @@ OPTIONS = (
         metavar="NAME",
     ),
     Option(
+        "provider",
+        "where it runs: auto, local_microvm or remote_e2b (default: as SANDBOX_PROVIDER says)",
+        metavar="NAME",
+        choices=("auto", "local_microvm", "remote_e2b"),
+    ),
+    Option("no-fallback", "never run it elsewhere, whatever the settings"),
+    Option(
         "min-isolation",
         "refuse anything weaker: hardware-vm, software-vm, userspace-kernel, wasm or namespace"
         " (default: software-vm)",
@@ -276,7 +283,7 @@ def options(arguments: Arguments) -> dict[str, Any]:
     from crucible.sandbox.isolation import parse_isolation
     from crucible.sandbox.spec import parse_duration_s, parse_environment, parse_size_mib
 
-    names = ("image", "backend", "workdir", "user", "profile", "network")
+    names = ("image", "backend", "provider", "workdir", "user", "profile", "network")
     fields: dict[str, Any] = {
         name: text for name in names if (text := arguments.value(name)) is not None
     }
@@ -290,6 +297,8 @@ def options(arguments: Arguments) -> dict[str, Any]:
         fields["cpus"] = whole_number(text, "--cpus")
     if text := arguments.value("min-isolation"):
         fields["min_isolation"] = parse_isolation(text)
+    if arguments.flag("no-fallback"):
+        fields["fallback"] = "never"
     if arguments.flag("no-network"):
         fields["network"] = "off"
     for name, target in (("pids", "processes"), ("max-connections", "connections")):

@@ -66,15 +66,16 @@ class _Teller:
 async def run_demo(config: Config, say: Say, *, report: Report = silent) -> Demo:
     """Opens a temporary sandbox, works in it and leaves nothing. Raises what stands in the way."""
     from crucible import assemble
-    from crucible.sandbox.choice import choose_backend
+    from crucible.sandbox.placing import place_here
     from crucible.sandbox.spec import SandboxSpec
 
     teller = _Teller(say)
     manager = assemble.manager(config, report)
     try:
         with teller.step("probe"):
-            backend, isolation = await choose_backend(manager.backends, SandboxSpec())
-            teller.demo.backend, teller.demo.isolation = backend.name, str(isolation)
+            placed = await place_here(manager.machines, SandboxSpec())
+            backend, isolation = placed.backend, placed.isolation
+            teller.demo.backend, teller.demo.isolation = backend.name, isolation
             teller.finding = f"{backend.name} works here; isolation {isolation}"
         async with AsyncExitStack() as sandbox:
             with teller.step("create"):

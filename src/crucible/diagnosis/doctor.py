@@ -34,6 +34,8 @@ def diagnose(
         checks.append(_check_kvm(kvm_device))
     if deep and not has_failed(checks):
         checks += asyncio.run(_check_machines(config, report))
+    if deep:
+        checks += asyncio.run(_check_providers(config))
     return checks
 
 
@@ -82,6 +84,15 @@ async def _check_machines(config: Config, report: Report) -> list[Check]:
     if working is not None:
         checks += await _check_sandbox(config, working.backend, report)
     return checks
+
+
+async def _check_providers(config: Config) -> list[Check]:
+    """Where sandboxes go, and why not elsewhere. A provider that nobody wants is not asked."""
+    from crucible import assemble
+    from crucible.diagnosis.providers import check_choice, check_remote
+
+    own = assemble.machines(config)
+    return [await check_remote(own), await check_choice(own)]
 
 
 def _can_be_tried(backend: str) -> bool:

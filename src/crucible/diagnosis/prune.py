@@ -187,7 +187,7 @@ def _bury_dead(config: Config) -> None:
         return
     records = open_records(config.home)
     try:
-        bury_dead_temporaries(records, list(assemble.backends(config)))
+        bury_dead_temporaries(records, assemble.machines(config))
     finally:
         records.close()
 

@@ -15,7 +15,7 @@ from crucible.client.connection import Owner
 from crucible.client.protocol import json_frame
 from crucible.config import Config
 from crucible.diagnosis.usage import size_of
-from crucible.errors import PathRefused, Refused
+from crucible.errors import BackendUnknown, PathRefused, Refused
 
 if TYPE_CHECKING:
     from crucible.sandbox.records import SandboxRecord
@@ -138,9 +138,10 @@ def _end_machines(config: Config) -> None:
     from crucible import assemble
     from crucible.sandbox.holding import handle_of
 
-    backends = {backend.name: backend for backend in assemble.backends(config)}
+    machines = assemble.machines(config)
     records = _records_of(config.home)
     _check_idle(records)
     for record in records:
-        if (backend := backends.get(record.backend)) is not None:
+        with contextlib.suppress(BackendUnknown):
+            backend = machines.backend(record.backend)
             backend.bury(record.directory, record.id, handle_of(record))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crucible.errors.images import *
     from crucible.errors.network import *
     from crucible.errors.pulling import *
+    from crucible.errors.remote import *
     from crucible.errors.sandbox import *
     from crucible.errors.setup import *
     from crucible.errors.volumes import *
@@ -33,6 +34,7 @@ else:
         "build",
         "doors",
         "daemon",
+        "remote",
     )
 
     def __getattr__(name: str) -> object:

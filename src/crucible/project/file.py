@@ -14,6 +14,9 @@ FILE_NAME = "crucible.toml"
 SECRETS = "secrets"
 # They decide where images come from, for every project.
 _OF_THE_USER = ("registries", "images")
+# They name a program of this host to run.
+_KEYS_OF_THE_USER = (("provider", "transport"), ("provider", "backend_cli"))
+_OWN_FILE = "It is for no project to say: write it into ~/.config/crucible/config.toml"
 _MAX_BYTES = 1 << 20
 _MOUNT_HINT = 'Write "/data" = "./data" or "/data" = { source = "./data", writable = true }'
 
@@ -32,7 +35,7 @@ def read_file(path: str) -> dict[str, Set]:
         if section not in (*SECTIONS, SECRETS) or not isinstance(values, dict):
             hint = suggestion(section, (*SECTIONS, SECRETS))
             if section in _OF_THE_USER:
-                hint = "It is for no project to say: write it into ~/.config/crucible/config.toml"
+                hint = _OWN_FILE
             raise BadSetting(f"{path} has no use for {section!r}", hint=hint)
         if section == SECRETS:
             fields["secrets"] = Set(_secrets(path, values), f"[{SECRETS}]")
@@ -58,6 +61,8 @@ def _secrets(path: str, values: Mapping[str, Any]) -> list[str]:
 
 def _take(path: str, section: str, name: str, value: Any, fields: dict[str, Set]) -> None:
     key = find_key(section, name)
+    if key is None and (section, name) in _KEYS_OF_THE_USER:
+        raise BadSetting(f"{path} has no use for {name!r} in [{section}]", hint=_OWN_FILE)
     if key is None:
         raise BadSetting(
             f"{path} has no use for {name!r} in [{section}]",
@@ -69,6 +74,8 @@ def _take(path: str, section: str, name: str, value: Any, fields: dict[str, Set]
         if found:
             return  # what can be reached is then for the profile to say
         found = "off"
+    if key.target == "fallback":
+        found = "remote" if found else "never"
     if key.target == "pass_env" and isinstance(found, bool):
         found = ["*"] if found else []
     if key.target in fields:

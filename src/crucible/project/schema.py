@@ -78,6 +78,14 @@ KEYS = (
         "security", "min_isolation", TEXT, "min_isolation", "refuse anything weaker",
         ("hardware-vm", "software-vm", "userspace-kernel", "wasm", "namespace"),
     ),
+    Key(
+        "provider", "mode", TEXT, "provider", "where the sandbox runs",
+        ("auto", "local_microvm", "remote_e2b"),
+    ),
+    Key(
+        "provider", "fallback_to_remote", FLAG, "fallback",
+        "whether it may go to the remote provider when no machine works here",
+    ),
     Key("network", "mode", TEXT, "network", "what can be reached", NETWORK_MODES),
     Key("network", "allow", TEXTS, "allow", "rules for what may be reached: `host`, `*.host`, `host:port`"),
     Key("network", "deny", TEXTS, "deny", "rules for what may not; they win"),

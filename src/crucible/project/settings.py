@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from crucible.project.devcontainer import DevContainer
 
 FILE_NAME = "crucible.toml"
-VARIABLES = {"CRUCIBLE_IMAGE": "image", "CRUCIBLE_PROFILE": "profile"}
+VARIABLES = {
+    "CRUCIBLE_IMAGE": "image",
+    "CRUCIBLE_PROFILE": "profile",
+    "SANDBOX_PROVIDER": "provider",
+    "LOCAL_MICROVM_FALLBACK_TO_REMOTE": "fallback",
+}
 
 
 class Setting(NamedTuple):
@@ -43,7 +48,7 @@ def gather(
         container = _add_container(settings, directory)
     for variable, target in VARIABLES.items():
         if text := (os.environ if variables is None else variables).get(variable):
-            settings[target] = Setting(text, f"${variable}")
+            settings[target] = Setting(_of_variable(variable, target, text), f"${variable}")
     for target, value in given.items():
         if target in ("environment", "images") and target in settings:
             value = {**settings[target].value, **value}
@@ -53,6 +58,14 @@ def gather(
     if container is not None and "image" not in settings:
         _add_build(settings, container, directory)
     return _with_profile(settings, _more_variables(settings))
+
+
+def _of_variable(variable: str, target: str, text: str) -> str:
+    if target != "fallback":
+        return text
+    from crucible.config import parse_flag
+
+    return "remote" if parse_flag(text, variable) else "never"
 
 
 def choose_image(settings: Settings, command: Sequence[str], directory: str) -> Setting:
@@ -138,6 +151,9 @@ def _refuse_widening(path: str, settings: Settings) -> None:
             raise BadSetting(f"{path} wants to give the sandbox {given}", hint=hint)
     if "mounts" in settings:
         _refuse_outside(path, settings["mounts"].value, hint)
+    for target, kept in (("provider", "local_microvm"), ("fallback", "never")):
+        if target in settings and settings[target].value != kept:
+            raise BadSetting(f"{path} wants to run the sandbox elsewhere", hint=hint)
     profile = settings.get("profile")
     if profile is None:
         return

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from crucible.images.catalog import Image
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.session import ExecInfo, HasOutlet, Identity, Process, Session, Watches
 from crucible.values import dataclass
+
+if TYPE_CHECKING:
+    from crucible.sandbox.spec import SandboxSpec
 
 # The size of the disk on which large input is laid down for a machine; PROTOCOL.md fixes it.
 EXCHANGE_BYTES = 4 << 20
@@ -35,6 +38,8 @@ class Missing:
 class BootPlan:
     """Everything a backend needs to know. `directory` exists, is private and will hold all its files.
 
+    `has_network` is for a backend elsewhere, which alone can turn it off; a machine of ours has none but its outlet.
+
     lifetime "command" ends with the calling process, however that dies; "sandbox" outlives it.
     `disk` "fresh" begins from the image, "kept" boots again from the disk that is in `directory`; "once" begins from
     an image of which no second machine will be started, so that preparing for others is not worth it.
@@ -51,6 +56,7 @@ class BootPlan:
     lifetime: Lifetime
     disk: Disk = "fresh"
     host_uid: int | None = None
+    has_network: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +121,16 @@ class Machine(Session, HasOutlet, Watches, Protocol):
 
 
 class Backend(Protocol):
-    """Turns a plan into a session."""
+    """Turns a plan into a session. What it booted outlives the process that asked for it, and can be taken over.
+
+    One that `is_remote` runs sandboxes on somebody else's machines: it needs none of this host's memory, users and
+    images, what it says of its isolation is a claim, and it opens no doors of ours.
+    """
 
     @property
     def name(self) -> str: ...
+    @property
+    def is_remote(self) -> bool: ...
     async def is_worth_trying(self) -> bool:
         """Whether `auto` should consider it here; cheap, and says nothing about working."""
         ...
@@ -129,9 +141,37 @@ class Backend(Protocol):
         """Raises BootFailed or GuestSilent, and then leaves nothing running."""
         ...
 
+    async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> Machine:
+        """Takes over a running machine whose holder died; `is_paused` if it was paused by request.
 
+        Raises GuestGone if it has ended meanwhile, whether or not its process has.
+        """
+        ...
+
+    def is_alive(self, handle: MachineHandle) -> bool: ...
+    def bury(self, directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
+        """Ends what runs and removes what lies outside the directory (limits groups). Blocks.
+
+        Raises SandboxError if it cannot be known whether something still runs: the record must stay.
+        """
+        ...
+
+
+class RemoteBackend(Backend, Protocol):
+    """A backend elsewhere."""
+
+    def check(self, spec: SandboxSpec) -> None:
+        """Raises Unsupported by name for what a specification promises and this backend cannot keep."""
+        ...
+
+    def image(self, name: str) -> Image:
+        """What stands for an image of that name, which is not on this host."""
+        ...
+
+
+@runtime_checkable
 class KeepsMachines(Backend, Protocol):
-    """A backend whose machines outlive the process that booted them, and can be copied while they run."""
+    """A backend whose machines can be copied while they run, and kept waiting."""
 
     async def snapshot(self, machine: Machine, plan: BootPlan, into: Path) -> None:
         """Saves memory, processes and disk into an empty directory; the machine goes on afterwards."""
@@ -151,16 +191,4 @@ class KeepsMachines(Backend, Protocol):
 
     def forget_saved(self, snapshot: Path) -> None:
         """Gives back what was kept at hand to start from a snapshot that will not be used any more."""
-        ...
-
-    async def adopt(self, plan: BootPlan, handle: MachineHandle, *, is_paused: bool) -> Machine:
-        """Takes over a running machine whose holder died; `is_paused` if it was paused by request.
-
-        Raises GuestGone if it has ended meanwhile, whether or not its process has.
-        """
-        ...
-
-    def is_alive(self, handle: MachineHandle) -> bool: ...
-    def bury(self, directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
-        """Kills what runs and removes what lies outside the directory (limits groups)."""
         ...

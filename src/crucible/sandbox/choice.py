@@ -10,7 +10,7 @@ from crucible.errors import (
     IsolationUnmet,
     PrerequisiteMissing,
 )
-from crucible.sandbox.backend import KeepsMachines, Missing
+from crucible.sandbox.backend import Backend, Missing
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import SandboxSpec
 
@@ -18,8 +18,8 @@ AUTO = "auto"
 
 
 async def choose_backend(
-    backends: Sequence[KeepsMachines], spec: SandboxSpec
-) -> tuple[KeepsMachines, Isolation]:
+    backends: Sequence[Backend], spec: SandboxSpec
+) -> tuple[Backend, Isolation]:
     """`backends` are in order of preference. Never falls below `min_isolation`."""
     if spec.backend != AUTO:
         return await _named(backends, spec)
@@ -46,9 +46,7 @@ async def choose_backend(
     raise BackendUnusable(AUTO, "; ".join(reasons) or "there is none")
 
 
-async def _named(
-    backends: Sequence[KeepsMachines], spec: SandboxSpec
-) -> tuple[KeepsMachines, Isolation]:
+async def _named(backends: Sequence[Backend], spec: SandboxSpec) -> tuple[Backend, Isolation]:
     by_name = {backend.name: backend for backend in backends}
     backend = by_name.get(spec.backend)
     if backend is None:

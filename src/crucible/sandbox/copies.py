@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.sandbox.backend import KeepsMachines
+from crucible.sandbox.backend import Backend, KeepsMachines
 from crucible.sandbox.doors.ports import parse_port
 from crucible.sandbox.holding import Held
 from crucible.sandbox.machines import plan_for
@@ -23,7 +23,7 @@ class Copies:
         self,
         name: str,
         spec: SandboxSpec,
-        backend: KeepsMachines,
+        backend: Backend,
         host_directory: str | None = None,
     ) -> SandboxRecord:
         """The record of a copy that is about to start from a snapshot."""
@@ -32,7 +32,7 @@ class Copies:
         own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports), mounts=mounts)
         image = await self._manager.images(spec)
         return await self._manager.new_records.add(
-            new_id(), check_name(name), own, image, host_directory=host_directory, backend=backend
+            new_id(), check_name(name), own, image, host_directory=host_directory, copy_of=backend
         )
 
     async def boot(self, record: SandboxRecord, backend: KeepsMachines, snapshot: Path) -> Held:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from crucible.errors import GuestRefused
 from crucible.images.catalog import Image
 from crucible.sandbox import processes
-from crucible.sandbox.backend import KeepsMachines, Machine, MachineHandle
+from crucible.sandbox.backend import Backend, Machine, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.records import Records, SandboxRecord
@@ -31,7 +31,7 @@ class Held:
 
     record: SandboxRecord
     machine: Machine
-    backend: KeepsMachines
+    backend: Backend
     image: Image
     log: OutputLog
     doors: Doors

@@ -2,31 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from crucible.errors import BackendUnknown
+from crucible.config import Provider
+from crucible.errors import BackendUnknown, Unsupported
 from crucible.images.catalog import Image
 from crucible.sandbox import admission
-from crucible.sandbox.backend import BootPlan, Disk, KeepsMachines, Lifetime, Machine
+from crucible.sandbox.backend import (
+    Backend,
+    BootPlan,
+    Disk,
+    KeepsMachines,
+    Lifetime,
+    Machine,
+    RemoteBackend,
+)
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.records import SandboxRecord
 
+REMOTE = "remote_e2b"
+
 
 class Machines:
-    def __init__(self, backends: Sequence[KeepsMachines]) -> None:
+    """`backends` are those of this host, strongest first. `remote` makes the one elsewhere when it is first needed.
+
+    `provider` and `falls_back` hold for a sandbox that does not say itself where it wants to run.
+    """
+
+    def __init__(
+        self,
+        backends: Sequence[Backend],
+        *,
+        remote: Callable[[], RemoteBackend] | None = None,
+        provider: Provider = "auto",
+        falls_back: bool = False,
+    ) -> None:
         self.backends = backends
+        self.provider = provider
+        self.falls_back = falls_back
+        self._make_remote = remote
+        self._remote: RemoteBackend | None = None
         self._promised_mib = 0
 
-    def backend(self, name: str) -> KeepsMachines:
+    def backend(self, name: str) -> Backend:
         for backend in self.backends:
             if backend.name == name:
                 return backend
-        raise BackendUnknown(name, tuple(backend.name for backend in self.backends))
+        if name == REMOTE:
+            return self.remote()
+        raise BackendUnknown(name, self.names())
 
-    async def boot(self, backend: KeepsMachines, plan: BootPlan) -> Machine:
+    def remote(self) -> RemoteBackend:
+        if self._remote is None:
+            if self._make_remote is None:
+                raise BackendUnknown(REMOTE, self.names())
+            self._remote = self._make_remote()
+        return self._remote
+
+    def names(self) -> tuple[str, ...]:
+        own = tuple(backend.name for backend in self.backends)
+        return own if self._make_remote is None else (*own, REMOTE)
+
+    async def boot(self, backend: Backend, plan: BootPlan) -> Machine:
         """Every machine that does not come from a snapshot comes from here."""
+        if backend.is_remote:
+            return await backend.boot(plan)
         with self._promised(plan.memory_mib):
             return await backend.boot(plan)
 
@@ -49,6 +91,15 @@ class Machines:
             self._promised_mib -= admission.FRESH_MIB
 
 
+def copying(backend: Backend) -> KeepsMachines:
+    """The same backend, if its machines can be copied."""
+    if isinstance(backend, KeepsMachines):
+        return backend
+    raise Unsupported(
+        f"Backend {backend.name!r} has no snapshots and forks", hint="Machines of this host have"
+    )
+
+
 def plan_for(record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk: Disk) -> BootPlan:
     return BootPlan(
         sandbox_id=record.id,
@@ -62,6 +113,7 @@ def plan_for(record: SandboxRecord, image: Image, *, lifetime: Lifetime, disk: D
         lifetime=lifetime,
         disk=disk,
         host_uid=record.host_uid,
+        has_network=record.spec.network != "off",
     )
 
 

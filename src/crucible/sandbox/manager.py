@@ -13,17 +13,21 @@ from weakref import WeakValueDictionary
 
 from crucible.config import Config
 from crucible.errors import (
+    BootFailed,
     CrucibleError,
+    GuestSilent,
     ImageMissing,
     SandboxError,
     SandboxMissing,
     SecretMissing,
+    SetupError,
+    TemplateDamaged,
     WrongState,
 )
 from crucible.images.catalog import Image, load_image, load_images
-from crucible.images.report import Report, silent
+from crucible.images.report import NOTICE, Report, silent
 from crucible.sandbox import seeding
-from crucible.sandbox.backend import Disk, KeepsMachines, Lifetime, Machine
+from crucible.sandbox.backend import Backend, Disk, Lifetime, Machine
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.doors.values import Values
 from crucible.sandbox.finishing import finish
@@ -32,6 +36,7 @@ from crucible.sandbox.holding import Held as Held
 from crucible.sandbox.machines import Machines, plan_for
 from crucible.sandbox.new_records import NewRecords, new_id
 from crucible.sandbox.output_log import OutputLog
+from crucible.sandbox.placing import Placement, place_elsewhere, place_instead
 from crucible.sandbox.records import Records, SandboxRecord
 from crucible.sandbox.remains import Remains
 from crucible.sandbox.spec import SandboxSpec, check_name
@@ -46,6 +51,9 @@ if TYPE_CHECKING:
 # tells that nobody named this image.
 Fetch = Callable[[str, bool, Callable[[], bool]], Image]
 
+# Why a sandbox may be tried elsewhere: this host failed, and not what was asked of it.
+OUR_FAULT = (BootFailed, GuestSilent, SetupError, TemplateDamaged)
+
 # For what the command of a `run` leaves running, where it has a volume to which that may still write.
 _RUN_GRACE_S = 5.0
 _NOTICE_S = 10.0
@@ -59,17 +67,17 @@ class Manager:
         *,
         config: Config,
         records: Records,
-        backends: Sequence[KeepsMachines],
+        machines: Machines,
         report: Report = silent,
         fetch: Fetch | None = None,
     ) -> None:
         self.config = config
         self.records = records
-        self.backends = backends
+        self.backends = machines.backends
         self.report = report
         self.held: dict[str, Held] = {}
         self.secrets = Values()
-        self.machines = Machines(backends)
+        self.machines = machines
         self.remains = Remains(records, self.machines, self.secrets)
         self.new_records = NewRecords(config.home, records, self.machines, self.remains)
         self.pool: Pool | None = None
@@ -88,24 +96,49 @@ class Manager:
         disk: Disk = "fresh",
     ) -> AsyncIterator[Held]:
         """A temporary sandbox: gone with everything it made when the block ends, or this process does."""
+        placed = await place_elsewhere(self.machines, spec)
+        async with AsyncExitStack() as stack:
+            try:
+                opening = self._open(spec, placed, name=name, secrets=secrets, disk=disk)
+                held = await stack.enter_async_context(opening)
+            except OUR_FAULT as error:
+                if placed is not None:
+                    raise
+                placed = await place_instead(self.machines, spec, error)
+                opening = self._open(spec, placed, name=name, secrets=secrets, disk=disk)
+                held = await stack.enter_async_context(opening)
+            yield held
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        spec: SandboxSpec,
+        placed: Placement | None,
+        *,
+        name: str | None,
+        secrets: Sequence[Secret],
+        disk: Disk,
+    ) -> AsyncIterator[Held]:
         record_id = new_id()
         own_name = check_name(name) if name else f"run-{record_id}"
-        image = await self.images(spec)
+        image = await self.images(spec, placed)
+        pool = self.pool if placed is None else None
         async with AsyncExitStack() as stack:
             if self.turnstile is not None:
                 waited = await stack.enter_async_context(self.turnstile.turn())
                 self.note_stages([("queue", waited)])
-            if self.pool is not None:
-                stack.enter_context(self.pool.used())
+            if pool is not None:
+                stack.enter_context(pool.used())
             warm = None
-            if self.pool is not None and disk == "fresh":
-                warm = await self.pool.take(spec, image, own_name)
+            if pool is not None and disk == "fresh":
+                warm = await pool.take(spec, image, own_name)
             if warm is None:
                 record = await self.new_records.add(
-                    record_id, own_name, spec, image, is_temporary=True
+                    record_id, own_name, spec, image, is_temporary=True, placed=placed
                 )
             else:
                 record = warm.record
+            self._tell_place(record)
             self.secrets.learn(record.id, secrets)
             try:
                 if warm is None:
@@ -143,10 +176,14 @@ class Manager:
         secrets: Sequence[Secret] = (),
     ) -> SandboxRecord:
         check_name(name)
-        image = await self.images(spec)
-        record = await self.new_records.add(
-            new_id(), name, spec, image, host_directory=host_directory
+        placed = await place_elsewhere(
+            self.machines, spec, takes_directory=host_directory is not None
         )
+        image = await self.images(spec, placed)
+        record = await self.new_records.add(
+            new_id(), name, spec, image, host_directory=host_directory, placed=placed
+        )
+        self._tell_place(record)
         self.secrets.learn(record.id, secrets)
         record = self.records.update(record.id, state="created")
         self.note("create", record)
@@ -257,8 +294,10 @@ class Manager:
         finally:
             is_stopped = True
 
-    async def images(self, spec: SandboxSpec) -> Image:
-        """All images of a sandbox as one, fetched where they are not here."""
+    async def images(self, spec: SandboxSpec, placed: Placement | None = None) -> Image:
+        """All images of a sandbox as one, fetched where they are not here; of one elsewhere there is none to fetch."""
+        if placed is not None:
+            return self.image_of(spec, placed.backend)
         first = await self.image(spec.image)
         if not spec.images:
             return first
@@ -266,8 +305,10 @@ class Manager:
             await self.image(name)
         return self.image_of(spec)
 
-    def image_of(self, spec: SandboxSpec) -> Image:
-        """The same, where all of them are here."""
+    def image_of(self, spec: SandboxSpec, backend: Backend | None = None) -> Image:
+        """The same, where all of them are here, or elsewhere."""
+        if backend is not None and backend.is_remote:
+            return self.machines.remote().image(spec.image)
         return load_images(self.config.home, spec.image, spec.images)
 
     def find(self, name: str) -> SandboxRecord:
@@ -321,7 +362,7 @@ class Manager:
         self,
         record: SandboxRecord,
         image: Image,
-        backend: KeepsMachines,
+        backend: Backend,
         booting: Coroutine[Any, Any, Machine],
     ) -> Held:
         """The sandbox of a machine that is being booted. Leaves nothing running if that fails or is cancelled."""
@@ -329,8 +370,14 @@ class Manager:
             machine = await booting
             return self._booted(record, machine, backend, image)
         except BaseException:
-            backend.bury(record.directory, record.id, None)
+            await finish(self._bury(record, backend))
             raise
+
+    async def _bury(self, record: SandboxRecord, backend: Backend) -> None:
+        if backend.is_remote:
+            await asyncio.to_thread(backend.bury, record.directory, record.id, None)
+        else:
+            backend.bury(record.directory, record.id, None)
 
     async def abandon(self, record: SandboxRecord) -> None:
         """Ends the machine of a start that did not succeed, if it came that far."""
@@ -386,14 +433,18 @@ class Manager:
             return record
         record = await self._settle_or_miss(record)
         is_first = not record.has_disk
+        is_remote = self.machines.backend(record.backend).is_remote
+        user = None if is_remote else claim_user(self.records)
         record = self.records.update(
-            record.id, state="starting", note="", host_uid=claim_user(self.records), **holder()
+            record.id, state="starting", note="", host_uid=user, **holder()
         )
         try:
             self._claim_volumes(record, is_first=is_first)
-            held = await self._boot(
-                record, lifetime="sandbox", disk="fresh" if is_first else "kept"
-            )
+            if is_first and not is_remote:
+                held = await self._boot_first(record)
+            else:
+                disk: Disk = "fresh" if is_first else "kept"
+                held = await self._boot(record, lifetime="sandbox", disk=disk)
             if is_first and record.host_directory:
                 source = Path(record.host_directory)
                 await seeding.upload(
@@ -414,6 +465,32 @@ class Manager:
         if held is not None and held.watcher is not None and is_over:
             await asyncio.wait({held.watcher}, timeout=_NOTICE_S)
 
+    async def _boot_first(self, record: SandboxRecord) -> Held:
+        """Here, else where it may go instead: there is nothing of it yet that would have to move."""
+        try:
+            return await self._boot(record, lifetime="sandbox", disk="fresh")
+        except OUR_FAULT as error:
+            placed = await place_instead(
+                self.machines, record.spec, error,
+                takes_directory=record.host_directory is not None,
+            )  # fmt: skip
+        record = self.records.update(
+            record.id, backend=placed.backend.name, isolation=placed.isolation, placed=placed.why,
+            image_digest=self.image_of(record.spec, placed.backend).digest,
+        )  # fmt: skip
+        self._tell_place(record)
+        return await self._boot(record, lifetime="sandbox", disk="fresh")
+
+    def _tell_place(self, record: SandboxRecord) -> None:
+        """Who chose a provider is told what came of it. So is everybody whose sandbox is not on this host."""
+        is_remote = self.machines.backend(record.backend).is_remote
+        if is_remote or record.spec.provider or self.config.provider != "auto":
+            self.report(NOTICE, f"provider: {record.placed} ({record.backend}, {record.isolation})")
+        if is_remote:
+            self.records.write_audit(
+                "place", record.name, {"backend": record.backend, "why": record.placed}
+            )
+
     async def _abandon_start(self, record: SandboxRecord) -> None:
         await self.abandon(record)
         self.remains.mark_stopped(record)
@@ -426,7 +503,7 @@ class Manager:
 
     async def _boot(self, record: SandboxRecord, *, lifetime: Lifetime, disk: Disk) -> Held:
         backend = self.machines.backend(record.backend)
-        image = self.image_of(record.spec)
+        image = self.image_of(record.spec, backend)
         if image.parts and disk != "kept":
             from crucible.images.composing import make_composed
 
@@ -436,7 +513,7 @@ class Manager:
         return await self.take_up(record, image, backend, self.machines.boot(backend, plan))
 
     def _booted(
-        self, record: SandboxRecord, machine: Machine, backend: KeepsMachines, image: Image
+        self, record: SandboxRecord, machine: Machine, backend: Backend, image: Image
     ) -> Held:
         handle = machine.handle
         record = self.records.update(
@@ -446,7 +523,10 @@ class Manager:
         held = Held(
             record=record, machine=machine, backend=backend, image=image,
             log=OutputLog(record.directory),
-            doors=Doors("" if record.is_temporary else record.name, machine, record.directory),
+            doors=Doors(
+                "" if record.is_temporary else record.name, machine, record.directory,
+                is_remote=backend.is_remote,
+            ),
         )  # fmt: skip
         held.doors.secrets = self.secrets.of(record)
         if not record.is_temporary:
@@ -480,7 +560,9 @@ class Manager:
         try:
             await held.machine.close()
         except Exception:
-            held.backend.bury(held.record.directory, held.record.id, held.machine.handle)
+            await asyncio.to_thread(
+                held.backend.bury, held.record.directory, held.record.id, held.machine.handle
+            )
             raise
 
     async def _watch(self, held: Held) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from crucible.errors import StateDamaged
 from crucible.images.catalog import Image
-from crucible.sandbox.backend import KeepsMachines
-from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.backend import Backend
 from crucible.sandbox.holding import claim_user, release_user
 from crucible.sandbox.machines import Machines
+from crucible.sandbox.placing import Placement, place_here
 from crucible.sandbox.processes import start_mark
 from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.remains import Remains
@@ -39,18 +39,22 @@ class NewRecords:
         is_temporary: bool = False,
         is_warm: bool = False,
         host_directory: str | None = None,
-        backend: KeepsMachines | None = None,
+        placed: Placement | None = None,
+        copy_of: Backend | None = None,
     ) -> SandboxRecord:
-        """The best backend is chosen, unless it is a copy that has to have its original's.
+        """The best machine of this host, unless it is `placed` elsewhere or a copy, which has its original's backend.
 
         One that `is_warm` is nobody's sandbox yet.
         """
-        is_copy = backend is not None
-        if backend is None:
-            backend, isolation = await choose_backend(self._machines.backends, spec)
-        else:
-            isolation = await backend.isolation()
-        self._machines.admit(spec.memory_mib)
+        if copy_of is not None:
+            isolation = str(await copy_of.isolation())
+            placed = Placement(backend=copy_of, isolation=isolation, why="where its original runs")
+        elif placed is None:
+            placed = await place_here(self._machines, spec)
+        backend = placed.backend
+        takes_user = not backend.is_remote and (is_temporary or copy_of is not None)
+        if not backend.is_remote:
+            self._machines.admit(spec.memory_mib)
         record = SandboxRecord(
             id=record_id,
             name=name,
@@ -59,13 +63,14 @@ class NewRecords:
             directory=sandbox_directory(self._home, record_id),
             created_at=time.time(),
             backend=backend.name,
-            isolation=str(isolation),
+            isolation=placed.isolation,
             image_digest=image.digest,
             is_temporary=is_temporary,
             host_directory=host_directory,
-            host_uid=claim_user(self._records) if is_temporary or is_copy else None,
+            host_uid=claim_user(self._records) if takes_user else None,
             holder_pid=os.getpid(),
             holder_started=start_mark(os.getpid()) or "",
+            placed=placed.why,
         )
         try:
             self._records.add(record)

@@ -141,13 +141,13 @@ class Owner:
 
     async def _take_over(self) -> None:
         manager = self._manager
-        bury_dead_temporaries(manager.records, list(manager.backends))
+        bury_dead_temporaries(manager.records, manager.machines)
         self._service.snapshots.settle()
         await take_all_over(manager)
         for held in list(manager.held.values()):
             if held.record.state == "running":
                 await self._take_up_commands(held)
-        remove_strays(manager.config.home, manager.records, list(manager.backends))
+        remove_strays(manager.config.home, manager.records, manager.machines)
 
     async def _take_up_commands(self, held: Held) -> None:
         """A guest that does not tell its commands is still to be stopped or looked at."""

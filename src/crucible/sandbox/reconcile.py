@@ -6,22 +6,31 @@ import os
 import shutil
 from pathlib import Path
 
-from crucible.sandbox import scratch
-from crucible.sandbox.backend import KeepsMachines
+from crucible.errors import BackendUnknown, CrucibleError
+from crucible.sandbox import log, scratch
 from crucible.sandbox.holding import handle_of, is_held, release_user
+from crucible.sandbox.machines import Machines
 from crucible.sandbox.records import Records
 
 __all__ = ["bury_dead_temporaries", "is_held", "remove_strays"]
 
 
-def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> list[str]:
-    """Temporary sandboxes whose process is gone: their machine died with it, their files did not."""
+def bury_dead_temporaries(records: Records, machines: Machines) -> list[str]:
+    """Temporary sandboxes whose process is gone: their machine died with it, their files did not.
+
+    One elsewhere did not die; where it cannot be ended now, its record stays for the next who comes by.
+    """
     buried = []
     for record in records.sandboxes():
         if record.is_temporary and not is_held(record):
-            for backend in backends:
-                if backend.name == record.backend:
-                    backend.bury(record.directory, record.id, handle_of(record))
+            try:
+                backend = machines.backend(record.backend)
+                backend.bury(record.directory, record.id, handle_of(record))
+            except BackendUnknown:
+                pass
+            except CrucibleError as error:
+                log.tell(f"sandbox {record.name} is not cleaned up yet: {error.message}")
+                continue
             shutil.rmtree(record.directory, ignore_errors=True)
             records.delete(record.id)
             release_user(record)
@@ -29,7 +38,7 @@ def bury_dead_temporaries(records: Records, backends: list[KeepsMachines]) -> li
     return buried
 
 
-def remove_strays(home: Path, records: Records, backends: list[KeepsMachines]) -> None:
+def remove_strays(home: Path, records: Records, machines: Machines) -> None:
     """Directories of sandboxes that no record names, and scratch whose maker is gone.
 
     A record is written before its directory is made, so what is found first and not recorded then
@@ -41,7 +50,7 @@ def remove_strays(home: Path, records: Records, backends: list[KeepsMachines]) -
         if path.name not in known:
             shutil.rmtree(path, ignore_errors=True)
     for path in scratch.abandoned(home):
-        for backend in backends:
+        for backend in machines.backends:
             backend.bury(path, path.name, None)
         shutil.rmtree(path, ignore_errors=True)
     if os.geteuid() == 0:

@@ -27,7 +27,7 @@ from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import SandboxSpec, parse_spec
 from crucible.values import asdict, dataclass
 
-FORMAT = 1
+FORMAT = 2
 FILE_NAME = "records.sqlite"
 _LEAST_FREE_BYTES = 1 << 20
 
@@ -64,7 +64,8 @@ CREATE TABLE sandboxes (
     host_directory TEXT,
     is_temporary INTEGER NOT NULL DEFAULT 0,
     has_disk INTEGER NOT NULL DEFAULT 0,
-    note TEXT NOT NULL DEFAULT ''
+    note TEXT NOT NULL DEFAULT '',
+    placed TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE snapshots (
     tag TEXT PRIMARY KEY,
@@ -88,8 +89,14 @@ CREATE TABLE audit (
 """
 
 
+# What leads from one format to the next, by the format that it leads from.
+_STEPS = {1: "ALTER TABLE sandboxes ADD COLUMN placed TEXT NOT NULL DEFAULT ''"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRecord:
+    """`placed` is why it runs where it runs."""
+
     id: str
     name: str
     state: State
@@ -110,6 +117,7 @@ class SandboxRecord:
     is_temporary: bool = False
     has_disk: bool = False
     note: str = ""
+    placed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,14 +188,14 @@ class Records:
         return self._record(row)
 
     def hand_out(
-        self, record_id: str, name: str, spec: SandboxSpec, isolation: str
+        self, record_id: str, name: str, spec: SandboxSpec, isolation: str, placed: str
     ) -> SandboxRecord:
         """A machine that waited becomes somebody's sandbox."""
         if self._read("SELECT id FROM sandboxes WHERE name = ? AND id != ?", name, record_id):
             raise NameTaken(name)
         return self.update(
             record_id, name=name, spec=_spec_json(spec), isolation=isolation, state="starting",
-            created_at=time.time(),
+            created_at=time.time(), placed=placed,
         )  # fmt: skip
 
     def change_spec(self, record_id: str, spec: SandboxSpec) -> SandboxRecord:
@@ -280,9 +288,13 @@ class Records:
             return
         with self._writing():
             self._refuse_newer(path)
-            if self._version() == 0:
+            found = self._version()
+            if found == 0:
                 for statement in _SCHEMA.split(";"):
                     self._db.execute(statement)
+            else:
+                for step in range(found, FORMAT):
+                    self._db.execute(_STEPS[step])
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _refuse_newer(self, path: Path) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from crucible.errors import CrucibleError, SnapshotMissing, SnapshotTaken, StateDamaged
 from crucible.sandbox.backend import KeepsMachines
-from crucible.sandbox.choice import choose_backend
 from crucible.sandbox.copies import Copies
 from crucible.sandbox.doors.secrets import copy_secrets
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held
-from crucible.sandbox.machines import plan_for
+from crucible.sandbox.machines import copying, plan_for
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.new_records import new_id
+from crucible.sandbox.placing import place_here
 from crucible.sandbox.records import (
     SandboxRecord,
     SnapshotRecord,
@@ -40,6 +40,7 @@ class Snapshots:
         """Memory, processes and disk of one moment; the sandbox goes on."""
         async with self._manager.lock(name):
             held = self._manager.running(name)
+            copying(held.backend)
             record = _describe(held, check_name(tag, "snapshot"), self._manager.config.home)
             self._manager.records.add_snapshot(record)
             try:
@@ -52,8 +53,8 @@ class Snapshots:
 
     async def restore(self, tag: str, name: str) -> Held:
         source = self._saved(tag)
-        spec = replace(source.spec, backend=source.backend)
-        backend, _ = await choose_backend(self._manager.backends, spec)
+        spec = replace(source.spec, backend=source.backend, provider="")
+        backend = copying((await place_here(self._manager.machines, spec)).backend)
         # It keeps what it has. A snapshot may come from elsewhere: it names nothing of this host to copy.
         own = replace(source.spec, mounts=())
         record = await self._copies.record(name, own, backend)
@@ -70,25 +71,26 @@ class Snapshots:
         manager = self._manager
         async with manager.lock(name):
             held = manager.running(name)
+            backend = copying(held.backend)
             with scratch_directory(manager.config.home, "fork") as scratch:
                 moment = scratch / "saved"
                 await self._save(held, moment)
                 records = await self._record_forks(held, names)
                 try:
-                    return await self._boot_all(records, held.backend, moment)
+                    return await self._boot_all(records, backend, moment)
                 finally:
-                    held.backend.forget_saved(moment)
+                    backend.forget_saved(moment)
 
     async def remove(self, tag: str) -> None:
         record = self._saved(tag)
         self._manager.records.mark_snapshot(tag, "removing")
-        self._manager.machines.backend(record.backend).forget_saved(record.directory)
+        copying(self._manager.machines.backend(record.backend)).forget_saved(record.directory)
         await asyncio.to_thread(shutil.rmtree, record.directory, ignore_errors=True)
         self._manager.records.delete_snapshot(tag)
 
     async def export(self, tag: str, path: Path) -> None:
         record = self._saved(tag)
-        backend = self._manager.machines.backend(record.backend)
+        backend = copying(self._manager.machines.backend(record.backend))
         await asyncio.to_thread(
             backend.pack_snapshot, record.directory, path, snapshot_facts(record)
         )
@@ -104,7 +106,7 @@ class Snapshots:
         _make(directory)
         try:
             facts = await asyncio.to_thread(
-                self._manager.backends[0].unpack_snapshot, path, directory
+                copying(self._manager.backends[0]).unpack_snapshot, path, directory
             )
             record = snapshot_from_facts(facts, tag=tag, record_id=record_id, directory=directory)
             self._manager.records.add_snapshot(record)
@@ -177,7 +179,7 @@ class Snapshots:
     async def _save(self, held: Held, directory: Path) -> None:
         _make(directory)
         plan = plan_for(held.record, held.image, lifetime="sandbox", disk="kept")
-        await held.backend.snapshot(held.machine, plan, directory)
+        await copying(held.backend).snapshot(held.machine, plan, directory)
         copy_secrets(held.record.directory, directory)
 
     def _forget(self, record: SnapshotRecord) -> None:

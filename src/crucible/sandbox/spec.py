@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from crucible.config import PROVIDERS
 from crucible.errors import BadName, BadSetting
 from crucible.sandbox.isolation import Isolation, parse_isolation
 from crucible.sandbox.profiles import DEFAULT_PROFILE, NETWORK_MODES, find_profile
@@ -23,6 +24,7 @@ MOST_RULES = 1000
 MOST_PROCESSES = 1 << 20
 LARGEST_OUTPUT_MIB = 1 << 20
 DEFAULT_CONNECTIONS = 256
+FALLBACKS = ("", "remote", "never")
 MOST_CONNECTIONS = 4096
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
@@ -38,6 +40,8 @@ class SandboxSpec:
 
     `images` are further ones, by the name under which commands run in them.
 
+    `provider` is where it runs, and `fallback` whether it may go elsewhere; "" is as this host has it.
+
     `after_create` is run inside after the first start: words, or a script for the shell as its only one.
     """
 
@@ -47,6 +51,8 @@ class SandboxSpec:
     cpus: int = 1
     disk_mib: int = DEFAULT_DISK_MIB
     backend: str = "auto"
+    provider: str = ""
+    fallback: str = ""
     min_isolation: Isolation = Isolation.SOFTWARE_VM
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
@@ -83,6 +89,17 @@ class SandboxSpec:
                 f"The network cannot be {self.network!r}",
                 hint=f"Use one of {', '.join(NETWORK_MODES)}",
             )
+        if self.provider and self.provider not in PROVIDERS:
+            raise BadSetting(
+                f"There is no provider {self.provider[:80]!r}",
+                hint=f"Use one of {', '.join(PROVIDERS)}",
+            )
+        if self.fallback not in FALLBACKS:
+            raise BadSetting(
+                f"The fallback cannot be {self.fallback[:80]!r}", hint="Use 'remote' or 'never'"
+            )
+        if self.backend != "auto" and self.provider:
+            self._refuse_contradiction()
         find_profile(self.profile)
         if self.images:
             from crucible.images.composing import check_parts
@@ -103,10 +120,19 @@ class SandboxSpec:
                 raise BadSetting(f"The limit {name!r} cannot be {value!r}", hint=f"Use 0 to {most}")
         object.__setattr__(self, "memory_mib", memory_tier(self.memory_mib))
 
+    def _refuse_contradiction(self) -> None:
+        is_remote = self.backend == "remote_e2b"
+        if self.provider != "auto" and is_remote != (self.provider == "remote_e2b"):
+            raise BadSetting(
+                f"Backend {self.backend!r} is none of provider {self.provider!r}",
+                hint="Name one of the two",
+            )
+
 
 _KINDS: Mapping[str, type] = {
     "image": str, "images": dict, "memory_mib": int, "cpus": int, "disk_mib": int, "backend": str,
-    "min_isolation": str, "environment": dict, "workdir": str, "user": str, "profile": str,
+    "provider": str, "fallback": str, "min_isolation": str, "environment": dict,
+    "workdir": str, "user": str, "profile": str,
     "network": str, "allow": list, "deny": list, "ports": list, "secrets": list, "mounts": list,
     "include_credentials": bool, "after_create": list,
     "processes": int, "output_mib": int, "connections": int, "idle_timeout_s": float, "ttl_s": float,

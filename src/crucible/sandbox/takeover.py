@@ -7,7 +7,7 @@ import time
 import traceback
 
 from crucible.errors import CrucibleError, GuestGone, SandboxError, SecretMissing
-from crucible.sandbox.backend import KeepsMachines, MachineHandle
+from crucible.sandbox.backend import Backend, MachineHandle
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.holding import CONSOLE_NAME, Held, handle_of, holder
 from crucible.sandbox.machines import plan_for
@@ -68,7 +68,7 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
         await manager.finish_stop(held, grace_s=_STOP_GRACE_S)
 
 
-async def _ends_soon(backend: KeepsMachines, handle: MachineHandle) -> bool:
+async def _ends_soon(backend: Backend, handle: MachineHandle) -> bool:
     """A machine that was killed a moment ago answers nobody any more, and is still there."""
     deadline = time.monotonic() + _DYING_S
     while backend.is_alive(handle):
@@ -79,9 +79,9 @@ async def _ends_soon(backend: KeepsMachines, handle: MachineHandle) -> bool:
 
 
 async def _adopt(
-    manager: Manager, record: SandboxRecord, backend: KeepsMachines, handle: MachineHandle
+    manager: Manager, record: SandboxRecord, backend: Backend, handle: MachineHandle
 ) -> Held:
-    image = manager.image_of(record.spec)
+    image = manager.image_of(record.spec, backend)
     plan = plan_for(record, image, lifetime="sandbox", disk="kept")
     machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
     state = "running" if record.state == "broken" else record.state
@@ -91,7 +91,7 @@ async def _adopt(
         backend=backend,
         image=image,
         log=OutputLog(record.directory),
-        doors=Doors(record.name, machine, record.directory),
+        doors=Doors(record.name, machine, record.directory, is_remote=backend.is_remote),
         has_strangers=True,
     )
     held.doors.secrets = manager.secrets.of(record)

@@ -11,6 +11,7 @@ from crucible.sandbox.execution import Execution
 from crucible.sandbox.executions import Executions, describe
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
+from crucible.sandbox.placing import place_elsewhere
 from crucible.sandbox.service.requests import command_words, parse_command
 from crucible.sandbox.spec import SandboxSpec
 from crucible.values import dataclass, field
@@ -47,7 +48,7 @@ async def run_in_temporary(
     stages: list[tuple[str, float]] = []
     if not asked.get("argv"):
         # No machine is started to find out that there is nothing to run in it.
-        image = await manager.images(spec)
+        image = await manager.images(spec, await place_elsewhere(manager.machines, spec))
         inside = asked.get("image")
         command_words(asked, image.part(str(inside)) if inside else image)
     async with manager.open(spec, name=name, secrets=secrets) as held:

@@ -349,6 +349,18 @@ class RegistryUntrusted(ImageError):
     code = "registry-untrusted"
 
 
+class RemoteRefused(Refused):
+    """The provider answered that it will not: a key, a template or a limit of its own."""
+
+    code = "remote-refused"
+
+
+class RemoteUnreachable(SandboxError):
+    """The provider gave no answer, or none that means anything."""
+
+    code = "remote-unreachable"
+
+
 class RequestTooLarge(DoorError):
     code = "request-too-large"
 

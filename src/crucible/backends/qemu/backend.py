@@ -72,6 +72,10 @@ class QemuBackend:
     def name(self) -> str:
         return f"qemu-{self._accelerator}"
 
+    @property
+    def is_remote(self) -> bool:
+        return False
+
     async def isolation(self) -> Isolation:
         return host.isolation_of(self._accelerator)
 

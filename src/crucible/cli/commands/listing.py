@@ -66,7 +66,8 @@ def state_of(record: SandboxRecord) -> str:
 
     if record.is_temporary and not is_running(record.holder_pid, record.holder_started):
         return "broken"
-    is_lively = record.state in ("running", "paused", "stopping")
+    # What runs elsewhere has no process here.
+    is_lively = record.state in ("running", "paused", "stopping") and record.pid != 0
     if is_lively and not is_running(record.pid, record.pid_started):
         return "stopped"
     return record.state
@@ -100,6 +101,7 @@ def _facts(record: SandboxRecord) -> list[tuple[str, str]]:
         ("Image", spec.image),
         ("Image digest", record.image_digest),
         ("Backend", record.backend or spec.backend),
+        ("Placed", record.placed),
         ("Isolation", record.isolation or f"at least {spec.min_isolation}"),
         ("Memory", render.memory(spec.memory_mib)),
         ("Processors", str(spec.cpus)),

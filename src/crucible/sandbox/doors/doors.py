@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crucible.errors import CrucibleError
+from crucible.errors import CrucibleError, Unsupported
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.doors.notices import Notices
 from crucible.sandbox.spec import SandboxSpec
@@ -26,11 +26,15 @@ _PATIENCE_S = 1.0
 class Doors:
     """What is not asked for is not even loaded: most commands need no door.
 
-    `name` is what a person would call the sandbox by, "" for one that nobody can.
+    `name` is what a person would call the sandbox by, "" for one that nobody can. A sandbox that `is_remote` has the
+    network that its provider gives it, and no port of it is reached from here.
     """
 
-    def __init__(self, name: str, machine: Machine, directory: Path) -> None:
+    def __init__(
+        self, name: str, machine: Machine, directory: Path, *, is_remote: bool = False
+    ) -> None:
         self.notices = Notices()
+        self._is_remote = is_remote
         self._name = name
         self._machine = machine
         self._directory = directory
@@ -54,6 +58,8 @@ class Doors:
             offering.cancel()
 
     async def _offer(self) -> None:
+        if self._is_remote:
+            return
         # A command that is over in a moment opens no port that anybody could reach.
         await asyncio.sleep(_PATIENCE_S)
         from crucible.sandbox.doors.listening import offer_ports
@@ -70,6 +76,8 @@ class Doors:
         return self._published is not None and self._published.is_busy
 
     async def open(self, spec: SandboxSpec) -> None:
+        if self._is_remote:
+            return
         if spec.ports and self._published is None:
             from crucible.sandbox.doors.ports import parse_port
             from crucible.sandbox.doors.published import Published
@@ -94,6 +102,8 @@ class Doors:
 
     async def change_network(self, spec: SandboxSpec) -> None:
         """The policy of `spec` holds from now on, for connections that are open too."""
+        if self._is_remote:
+            raise Unsupported("The network of a sandbox elsewhere cannot be changed once it runs")
         if spec.network == "off":
             self._close_network()
         elif self._egress is not None:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from crucible.errors import CrucibleError, GuestRefused, ImageMissing, NameTaken
 from crucible.images.catalog import Image, load_image
 from crucible.sandbox import admission, log
-from crucible.sandbox.backend import KeepsMachines, Machine
-from crucible.sandbox.choice import choose_backend
+from crucible.sandbox.backend import Backend, Machine
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.machines import Machines, hostname_for, plan_for
 from crucible.sandbox.new_records import NewRecords, new_id
+from crucible.sandbox.placing import Placement, place_elsewhere, place_here
 from crucible.sandbox.pool.demand import Demand
 from crucible.sandbox.pool.shape import Shape, shape_of
 from crucible.sandbox.records import Records, SandboxRecord
@@ -52,7 +52,7 @@ class Warm:
 
     record: SandboxRecord
     machine: Machine
-    backend: KeepsMachines
+    backend: Backend
     image: Image
     shape: Shape
     since: float
@@ -91,15 +91,15 @@ class Pool:
 
     async def take(self, spec: SandboxSpec, image: Image, name: str) -> Warm | None:
         """A machine under that name, reseeded and running, or None if none of its shape waits."""
-        backend, isolation = await choose_backend(self._machines.backends, spec)
-        shape = shape_of(backend.name, spec, image)
+        placed = await place_here(self._machines, spec)
+        shape = shape_of(placed.backend.name, spec, image)
         self._demand.asked(shape, time.monotonic())
         self._changed.set()
         self._machines.admit(spec.memory_mib)
         while waiting := self._waiting.get(shape):
             warm = waiting.pop()
             try:
-                await self._hand_out(warm, spec, str(isolation), name)
+                await self._hand_out(warm, spec, placed, name)
             except NameTaken:
                 waiting.append(warm)
                 raise
@@ -175,13 +175,17 @@ class Pool:
     async def _expect(self, first: SandboxSpec) -> None:
         """The shape that most will ask for waits before anybody has."""
         with contextlib.suppress(CrucibleError):
+            if await place_elsewhere(self._machines, first) is not None:
+                return  # machines elsewhere cannot be kept waiting
             image = load_image(self._records.home, first.image)
-            backend, _ = await choose_backend(self._machines.backends, first)
-            self._demand.expect(shape_of(backend.name, first, image), time.monotonic())
+            placed = await place_here(self._machines, first)
+            self._demand.expect(shape_of(placed.backend.name, first, image), time.monotonic())
 
-    async def _hand_out(self, warm: Warm, spec: SandboxSpec, isolation: str, name: str) -> None:
+    async def _hand_out(self, warm: Warm, spec: SandboxSpec, placed: Placement, name: str) -> None:
         """The record changes first: whoever finds it after us knows what to clean up."""
-        warm.record = self._records.hand_out(warm.record.id, name, spec, isolation)
+        warm.record = self._records.hand_out(
+            warm.record.id, name, spec, placed.isolation, placed.why
+        )
         await warm.machine.become(name, new_identity(hostname_for(name)))
 
     def _lacking(self) -> Shape | None:

@@ -47,6 +47,7 @@ def write_audit(
             "image_digest": record.image_digest,
             "backend": record.backend,
             "isolation": record.isolation,
+            "placed": record.placed,
             "policy": policy_of(record.spec),
             "exit_status": None if exit is None else exit.status,
             "timed_out": exit is not None and exit.timed_out,

@@ -15,6 +15,7 @@ from crucible.sandbox.executions import Executions
 from crucible.sandbox.holding import CONSOLE_NAME, Held
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.output_log import OutputLog
+from crucible.sandbox.placing import place_elsewhere
 from crucible.sandbox.service.conversation import Conversation
 from crucible.sandbox.service.images import with_image, with_labels
 from crucible.sandbox.service.progress import noticing
@@ -46,6 +47,8 @@ class Commands:
         spec = parse_spec(field(request, "spec", dict))
         asked = field(request, "command", dict)
         has_directory = bool(request.get("upload"))
+        if has_directory:
+            await place_elsewhere(self._manager.machines, spec, takes_directory=True)
         spec = await with_image(self._manager, spec, optional(request, "fallback_image", str))
         spec = await with_labels(self._manager, spec, request)
 

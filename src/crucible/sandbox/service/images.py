@@ -8,8 +8,10 @@ from typing import Any
 from crucible.errors import ImageError, ImageMissing, ImageNotFound
 from crucible.images.report import NOTICE
 from crucible.sandbox.manager import Manager
+from crucible.sandbox.placing import place_elsewhere
 from crucible.sandbox.service.requests import field, optional
 from crucible.sandbox.spec import SandboxSpec
+from crucible.values import replace
 
 # That of `sandbox.labels`, which is loaded only for an image that has some.
 PREFIX = "dev.crucible."
@@ -19,12 +21,12 @@ async def with_image(manager: Manager, spec: SandboxSpec, fallback: str | None) 
     """The specification with an image that is here. `fallback` serves where nobody named the image."""
     if fallback is None:
         return spec
+    if await place_elsewhere(manager.machines, spec) is not None:
+        return replace(spec, image=fallback)
     try:
         await manager.image(spec.image, is_guess=True)
     except (ImageError, ImageMissing, ImageNotFound) as error:
         manager.report(NOTICE, f"{error.message}; image {fallback} serves instead of {spec.image}")
-        from dataclasses import replace
-
         return replace(spec, image=fallback)
     return spec
 
@@ -36,6 +38,8 @@ async def with_labels(
 
     The request's `settled` are the fields that somebody has set; without it, all that its `spec` has.
     """
+    if await place_elsewhere(manager.machines, spec) is not None:
+        return spec
     image = await manager.image(spec.image)
     if not any(name.startswith(PREFIX) for name, _ in image.labels):
         return spec

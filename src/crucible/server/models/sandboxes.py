@@ -55,6 +55,12 @@ class Settings(Asked):
     cpus: Annotated[int, Field(ge=1, le=LARGEST_CPUS)] = 1
     disk_mib: Annotated[int, Field(ge=SMALLEST_DISK_MIB, le=LARGEST_DISK_MIB)] = 8192
     backend: Annotated[str, Field(max_length=63)] = "auto"
+    provider: Literal["", "auto", "local_microvm", "remote_e2b"] = Field(
+        default="", description="Where it runs; as the server is set if it is not given"
+    )
+    fallback: Literal["", "remote", "never"] = Field(
+        default="", description="Whether it may run elsewhere when no machine of the server works"
+    )
     min_isolation: Isolation = Isolation.SOFTWARE_VM
     environment: Variables = {}
     workdir: Text = ""
@@ -127,6 +133,7 @@ class Sandbox(Told):
     image_digest: str
     backend: str
     isolation: str = Field(description="The boundary that is really used")
+    placed: str = Field(description="Why it runs where it runs")
     created_at: float
     started_at: float | None
     note: str = Field(description="Why it is in the state it is in, if that needs a word")
@@ -137,8 +144,8 @@ class Sandbox(Told):
     @classmethod
     def of(cls, record: SandboxRecord, notices: Sequence[str] = ()) -> Sandbox:
         spec = asdict(record.spec)
-        names = ("id", "name", "state", "image_digest", "backend", "isolation", "created_at",
-                 "started_at", "note")  # fmt: skip
+        names = ("id", "name", "state", "image_digest", "backend", "isolation", "placed",
+                 "created_at", "started_at", "note")  # fmt: skip
         return cls(
             settings={
                 key: list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""Sandboxes at E2B, or at anything that speaks its wire, through the official SDK."""
