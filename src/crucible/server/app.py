@@ -18,6 +18,8 @@ from crucible.server.routes import (
     files,
     health,
     holds,
+    image_builds,
+    image_transfers,
     images,
     metrics,
     network,
@@ -32,8 +34,9 @@ from crucible.server.routes import (
 from crucible.server.wire import Wire
 
 MODULES = (
-    health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures, images, volumes,
-    tokens, system,
+    health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
+    # Before those whose paths end in an image's name.
+    image_builds, image_transfers, images, volumes, tokens, system,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -75,8 +75,7 @@ async def list_all(domain: TheDomain, limit: Limit = 100, cursor: Cursor = None)
 @router.post("/images/pull", dependencies=[MAY_ADMINISTER], operation_id="pullImage")
 async def pull(asked: Pull, domain: TheDomain, request: Request) -> Pulled:
     """Answers when its root is made. A caller that goes first ends the pull; what was fetched stays for the next."""
-    if not isinstance(parse_source(asked.name), RegistryReference):
-        raise BadReference(asked.name, "only images of registries can be pulled from here")
+    check_registry_name(asked.name)
     return await while_connected(request, _pull(domain, asked))
 
 
@@ -110,6 +109,12 @@ async def remove(image: str, domain: TheDomain) -> None:
     config = domain.manager.config
     await asyncio.to_thread(known_images.remove, config.home, image)
     await asyncio.to_thread(remove_templates_of_gone_images, config)
+
+
+def check_registry_name(name: str) -> None:
+    """A caller names no files of this host."""
+    if not isinstance(parse_source(name), RegistryReference):
+        raise BadReference(name, "only names in registries can be given here")
 
 
 async def _pull(domain: Domain, asked: Pull) -> Pulled:

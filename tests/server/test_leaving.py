@@ -1,0 +1,78 @@
+"""Callers that go in mid-stream, on the wires of other products: what they began goes with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.server.conftest import until
+from tests.server.scripted import PlayedProcess, Staged, new_box
+
+SPEAKING = {
+    "agentkernel": ("/sandboxes/box/exec/stream", {"command": ["talk"]}),
+    "opensandbox": ("/opensandbox/sandboxes/box/execd/command", {"argv": ["talk"]}),
+}
+
+
+async def talk(process: PlayedProcess) -> int:
+    await process.say(b"on\n")
+    return await process.for_ever()
+
+
+async def leave_after_a_word(staged: Staged, path: str, body: dict[str, Any]) -> None:
+    async with staged.client() as client, client.stream("POST", path, json=body) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        async for text in answer.aiter_text():
+            if "on" in text and ("output" in text or "stdout" in text):
+                return
+    raise AssertionError("nothing was said")
+
+
+@pytest.mark.parametrize("wire", SPEAKING)
+async def test_a_command_whose_caller_goes_is_hung_up_on(staged: Staged, wire: str) -> None:
+    staged.backend.parts["talk"] = talk
+    box = await new_box(staged)
+    await leave_after_a_word(staged, *SPEAKING[wire])
+    process = staged.process(box)
+    await until(lambda: process.playing.done())
+    assert process.signals == [1]
+    record = staged.domain.manager.records.find(box)
+    await until(lambda: not staged.domain.executions.running(record))
+    # Nobody's sandbox goes with a caller.
+    assert record.state == "running"
+
+
+async def test_a_background_command_stays_when_its_caller_goes(staged: Staged) -> None:
+    staged.backend.parts["talk"] = talk
+    box = await new_box(staged)
+    path, body = SPEAKING["opensandbox"]
+    async with staged.client() as client:
+        answer = await client.post(path, json={**body, "background": True})
+        assert "execution_complete" in answer.text
+    assert not staged.process(box).playing.done()
+
+
+async def test_a_run_whose_caller_goes_leaves_nothing(staged: Staged) -> None:
+    staged.backend.parts["talk"] = talk
+    await leave_after_a_word(staged, "/run/stream", {"command": ["talk"], "image": "base"})
+    records = staged.domain.manager.records
+    await until(lambda: not records.sandboxes())
+    (machine,) = staged.backend.machines.values()
+    assert machine.has_ended
+
+
+async def test_a_sandbox_that_dies_during_a_call_is_told_on_every_wire(staged: Staged) -> None:
+    staged.backend.parts["talk"] = talk
+    for number, (path, body) in enumerate(SPEAKING.values()):
+        box = await new_box(staged, f"box{number}")
+        place = path.replace("/box/", f"/{box}/")
+        told = ""
+        async with staged.client() as client, client.stream("POST", place, json=body) as answer:
+            async for text in answer.aiter_text():
+                told += text
+                if "on" in text and not staged.backend.machines[box].has_ended:
+                    await staged.backend.machines[box].die("it was pulled out")
+        assert "it was pulled out" in told
+        assert "Traceback" not in told
+        records = staged.domain.manager.records
+        await until(lambda box=box: records.find(box).state != "running")  # type: ignore[misc]
