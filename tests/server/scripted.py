@@ -24,7 +24,7 @@ from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.machines import Machines
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import open_records
-from crucible.sandbox.session import Channel, Chunk, Command, ExecInfo, Exit, Identity
+from crucible.sandbox.session import Channel, Chunk, Command, Entry, ExecInfo, Exit, Identity
 from crucible.wire.frames import WINDOW_BYTES
 
 Part = Callable[["PlayedProcess"], Awaitable[int]]
@@ -165,6 +165,31 @@ class PlayedProcess:
 
 
 class PlayedFiles:
+    """Files in memory, without directories and owners."""
+
+    def __init__(self) -> None:
+        self.content = {b"/etc/passwd": b"user:x:1000:1000::/home/user:/bin/sh\n"}
+
+    async def write(self, path: bytes, data: AsyncIterator[bytes] | bytes, **options: Any) -> int:
+        self.content[path] = (
+            data if isinstance(data, bytes) else b"".join([one async for one in data])
+        )
+        return len(self.content[path])
+
+    async def read(self, path: bytes, *, offset: int = 0, length: int = 0) -> AsyncIterator[bytes]:
+        yield self._found(path)
+
+    async def stat(self, path: bytes, *, follow: bool = True) -> Entry:
+        return Entry(
+            name=path, type="file", mode=0o644, size=len(self._found(path)), mtime_ns=0, uid=1000, gid=1000,
+            target=b"", sha256=b"",
+        )  # fmt: skip
+
+    def _found(self, path: bytes) -> bytes:
+        if path not in self.content:
+            raise GuestRefused("not-found", f"{path!r} is not there")
+        return self.content[path]
+
     async def mkdir(self, path: bytes, **options: Any) -> None:
         return
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from pathlib import Path
 
 import httpx
 import pytest
-from tests.server.conftest import Server
+from tests.conftest import NOBODY, Run
+from tests.server.conftest import Server, serving
 
 from crucible.server import listening
 from crucible.server.tokens import Scope
@@ -45,6 +48,46 @@ async def test_another_user_is_hung_up_on_at_our_socket(
     async with bare.local() as client:
         with pytest.raises(httpx.TransportError):
             await client.get("/health")
+
+
+async def test_a_real_other_user_is_hung_up_on(run: Run, public_directory: Path) -> None:
+    """Past the modes of file and directory, which would have kept it out before: those are opened here."""
+    async with serving(public_directory / "home") as server:
+        path = server.home / listening.SOCKET_NAME
+        server.home.chmod(0o755)
+        path.chmod(0o666)
+        assert (await _ask(path, os.getuid())).startswith(b"HTTP/1.1 200")
+        # Only root can become somebody else to try.
+        if os.geteuid() == 0:
+            assert await _ask(path, NOBODY) == b""
+
+
+_ASK = """
+import os, socket, sys
+if int(sys.argv[2]) != os.getuid():
+    os.setgroups([])
+    os.setresgid(*[int(sys.argv[2])] * 3)
+    os.setresuid(*[int(sys.argv[2])] * 3)
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.connect(sys.argv[1])
+    told = b""
+    try:
+        sock.sendall(b"GET /health HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
+        while data := sock.recv(65536):
+            told += data
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+sys.stdout.buffer.write(told)
+"""
+
+
+async def _ask(path: Path, user: int) -> bytes:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _ASK, str(path), str(user), stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    assert process.returncode == 0
+    return told
 
 
 async def test_whose_socket_it_is_the_kernel_tells(bare: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ SPEAKING = {
     "agentkernel": ("/sandboxes/box/exec/stream", {"command": ["talk"]}),
     "opensandbox": ("/opensandbox/sandboxes/box/execd/command", {"argv": ["talk"]}),
 }
+
+
+RUN = {"command": ["talk"], "image": "base", "profile": "restrictive"}
 
 
 async def talk(process: PlayedProcess) -> int:
@@ -54,7 +58,7 @@ async def test_a_background_command_stays_when_its_caller_goes(staged: Staged) -
 
 async def test_a_run_whose_caller_goes_leaves_nothing(staged: Staged) -> None:
     staged.backend.parts["talk"] = talk
-    await leave_after_a_word(staged, "/run/stream", {"command": ["talk"], "image": "base"})
+    await leave_after_a_word(staged, "/run/stream", RUN)
     records = staged.domain.manager.records
     await until(lambda: not records.sandboxes())
     (machine,) = staged.backend.machines.values()
@@ -74,5 +78,8 @@ async def test_a_sandbox_that_dies_during_a_call_is_told_on_every_wire(staged: S
                     await staged.backend.machines[box].die("it was pulled out")
         assert "it was pulled out" in told
         assert "Traceback" not in told
-        records = staged.domain.manager.records
-        await until(lambda box=box: records.find(box).state != "running")  # type: ignore[misc]
+        await until(partial(has_stopped, staged, box))
+
+
+def has_stopped(staged: Staged, box: str) -> bool:
+    return staged.domain.manager.records.find(box).state != "running"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -72,7 +73,10 @@ class EventStream(Response):
         finally:
             leaving.cancel()
             sending.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            outcomes = await asyncio.gather(sending, leaving, return_exceptions=True)
+            # Nobody can be told of a defect any more but who reads the log.
+            if isinstance(outcomes[0], Exception) and not isinstance(outcomes[0], OSError):
+                traceback.print_exception(outcomes[0])
             await self._events.aclose()
             if has_left and self._left is not None:
                 await self._left()

@@ -87,11 +87,16 @@ async def _told(domain: Domain, caller: Caller, asked: Run) -> AsyncGenerator[by
             aclosing(ending_events(one.execution)) as events,
         ):
             # Nobody keeps its output for who watches late: nothing is told before that has begun.
-            last = event("progress", {"stage": "executing", "sandbox": one.held.record.name})
+            executing = event("progress", {"stage": "executing", "sandbox": one.held.record.name})
             async for told_now in events:
+                if executing:
+                    yield executing
+                    executing = b""
                 # How it ended is told when nothing is left of it.
-                yield last
-                last = told_now
+                if told_now.startswith(b"event: output"):
+                    yield told_now
+                else:
+                    last = told_now
     except CrucibleError as error:
         last = event("error", {"message": explanation(error), "code": error.code})
     yield last

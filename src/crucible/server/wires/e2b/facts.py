@@ -32,6 +32,11 @@ def new_token() -> str:
     return "ea_" + secrets.token_urlsafe(32)
 
 
+def is_known(record: SandboxRecord) -> bool:
+    """Whether such a client ever had to do with it."""
+    return (record.directory / FILE_NAME).exists()
+
+
 def facts_of(record: SandboxRecord) -> Facts:
     """Of a sandbox that was not made by such a client they are made now."""
     path = record.directory / FILE_NAME

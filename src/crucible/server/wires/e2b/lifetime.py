@@ -10,7 +10,7 @@ from typing import Literal
 from crucible.errors import CrucibleError
 from crucible.sandbox.records import SandboxRecord
 from crucible.server.domain import Domain
-from crucible.server.wires.e2b.facts import Facts, facts_of, keep
+from crucible.server.wires.e2b.facts import Facts, facts_of, is_known, keep
 from crucible.values import replace
 
 
@@ -48,7 +48,7 @@ class Lifetimes:
     def watch_all(self) -> None:
         """After a restart of this program the timers are set again; what is overdue is paused at once."""
         for record in self._domain.manager.records.sandboxes():
-            if record.is_temporary or record.state != "running":
+            if record.is_temporary or record.state != "running" or not is_known(record):
                 continue
             facts = facts_of(record)
             if facts.on_timeout == "pause" and facts.end_at:

@@ -160,6 +160,8 @@ async def _decoded(request: Request) -> AsyncIterator[bytes]:
                     yield piece
     except zlib.error:
         raise BadRequest("The body is not packed with gzip") from None
+    if not unpacking.eof:
+        raise BadRequest("The packed body is cut short")
 
 
 def _gone_or(request: Request, error: CrucibleError) -> Response:
