@@ -164,11 +164,14 @@ class PlayedProcess:
         await self._tell()
 
 
+_ACCOUNTS = b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/workspace:/bin/sh\n"
+
+
 class PlayedFiles:
     """Files in memory, without directories and owners."""
 
     def __init__(self) -> None:
-        self.content = {b"/etc/passwd": b"user:x:1000:1000::/home/user:/bin/sh\n"}
+        self.content = {b"/etc/passwd": _ACCOUNTS}
 
     async def write(self, path: bytes, data: AsyncIterator[bytes] | bytes, **options: Any) -> int:
         self.content[path] = (
@@ -201,11 +204,6 @@ class PlayedFiles:
 
     async def tar_out(self, root: bytes, names: Sequence[bytes] = ()) -> AsyncIterator[bytes]:
         yield bytes(1024)
-
-    async def read(self, path: bytes, **options: Any) -> AsyncIterator[bytes]:
-        if path != b"/etc/passwd":
-            raise GuestRefused("not-found", f"{path!r} is not played here")
-        yield b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/workspace:/bin/sh\n"
 
     def __getattr__(self, name: str) -> Any:
         raise Unsupported(f"No files are played here ({name})")
