@@ -348,7 +348,8 @@ async def test_a_temporary_sandbox_hangs_on_a_line_of_its_own(
     async with await half.Sandbox.create(client=client) as made:
         assert made.is_temporary
         assert await asyncio.to_thread(held.wait, 60)
-    assert scripted.asked[0].json["settings"]["ttl_s"] == 60.0
+    asked = scripted.asked[0].json
+    assert (asked["lease_s"], asked["settings"]["ttl_s"]) == (60.0, 960.0)
     assert removed.is_set()
     await client.close()
 

@@ -211,6 +211,7 @@ async def test_snapshots_are_taken_and_restored(run: Run, box: AsyncSandbox, pla
     moment = await box.snapshot("sdk-moment")
     try:
         restored = await type_of(box).restore(moment.tag, name="restored")
+        assert restored.info.settings["ttl_s"] == 0, "the original's end is not its own"
         assert (await restored.files.read_text("/workspace/moment")) == "kept\n"
         found = await type_of(box).connect("restored")
         await restored.close()

@@ -66,12 +66,21 @@ async def live_until(manager: Manager, name: str, at: Callable[[float], float]) 
             raise BadSetting(
                 "A sandbox cannot be removed in the past", hint="Remove it, or give a later time"
             )
-        spec = replace(record.spec, ttl_s=wanted - record.created_at)
-        record = manager.records.change_spec(record.id, spec)
-        held = manager.held.get(record.id)
-        if held is not None:
-            held.record = record
-        return record
+        return _with_ttl(manager, record, wanted - record.created_at)
+
+
+async def live_on(manager: Manager, name: str) -> SandboxRecord:
+    """It is not removed by itself any more."""
+    async with manager.lock(name):
+        return _with_ttl(manager, manager.find(name), 0.0)
+
+
+def _with_ttl(manager: Manager, record: SandboxRecord, ttl_s: float) -> SandboxRecord:
+    record = manager.records.change_spec(record.id, replace(record.spec, ttl_s=ttl_s))
+    held = manager.held.get(record.id)
+    if held is not None:
+        held.record = record
+    return record
 
 
 def _remaining_s(manager: Manager, record: SandboxRecord) -> float:

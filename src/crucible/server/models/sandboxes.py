@@ -120,6 +120,9 @@ class NewSandbox(Asked):
     name: Name | None = None
     settings: Settings = Settings()
     start: bool = True
+    lease_s: Annotated[float, Field(ge=4, le=3600)] | None = Field(
+        default=None, description="Once it runs it lives so much longer, unless it is held"
+    )
     host_directory: Annotated[str, Field(max_length=4096)] | None = Field(
         default=None, description="A directory of the server's machine to copy in; scope admin"
     )

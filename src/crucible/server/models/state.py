@@ -15,7 +15,9 @@ class NewSnapshot(Asked):
     tag: Name
 
 
-Lifetime = Annotated[float, Field(ge=1, le=LARGEST_TIMEOUT_S)]
+Lifetime = Annotated[
+    float, Field(ge=0, le=LARGEST_TIMEOUT_S, description="From now on; 0 is for ever")
+]
 
 
 class Restore(Asked):

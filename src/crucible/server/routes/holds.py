@@ -12,12 +12,12 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crucible.errors import CrucibleError, SandboxMissing
-from crucible.sandbox.expiry import live_until
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.spec import LARGEST_TIMEOUT_S
 from crucible.server.auth import MAY_RUN, TheDomain
 from crucible.server.domain import Domain
+from crucible.server.leases import renew
 from crucible.server.models.base import Name
 from crucible.server.models.sandboxes import Sandbox
 from crucible.server.problems import fields_of
@@ -51,7 +51,7 @@ async def hold(
     removed `ttl_s` after it was made, if that is given.
     """
     record = domain.manager.find(name)
-    record = await _renew(domain, record, lease_s, ttl_s)
+    record = await renew(domain, record, lease_s, ttl_s)
     return EventStream(
         _held(domain, record, request.state.request_id, lease_s, ttl_s),
         left=lambda: finish(_remove(domain, record)),
@@ -69,23 +69,11 @@ async def _held(
             if domain.manager.records.find(record.name).id != record.id:
                 raise SandboxMissing(record.name)
             if time.monotonic() - renewed > lease_s / _RENEWALS:
-                await _renew(domain, record, lease_s, ttl_s)
+                await renew(domain, record, lease_s, ttl_s)
                 renewed = time.monotonic()
         yield event("leaving", {})
     except CrucibleError as error:
         yield event("error", fields_of(error, request_id))
-
-
-async def _renew(
-    domain: Domain, record: SandboxRecord, lease_s: float, ttl_s: float
-) -> SandboxRecord:
-    end = time.time() + lease_s
-    if ttl_s:
-        end = min(end, record.created_at + ttl_s)
-    if end <= time.time():
-        # It is about to be removed, by who removes all whose time is over.
-        return record
-    return await live_until(domain.manager, record.name, lambda _: end)
 
 
 async def _remove(domain: Domain, record: SandboxRecord) -> None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
 from crucible.server.creating import create_sandbox, labelled, start_sandbox
+from crucible.server.leases import renew
 from crucible.server.models.base import Name, Page
 from crucible.server.models.sandboxes import NewSandbox, Sandbox
 from crucible.server.once import IDEMPOTENT, OnceRoute
@@ -25,6 +26,8 @@ Grace = Annotated[float, Query(ge=0, le=3600)]
 )
 async def create(asked: NewSandbox, domain: TheDomain, caller: TheCaller) -> Sandbox:
     record = await create_sandbox(domain, caller, asked)
+    if asked.lease_s is not None:
+        record = await renew(domain, record, asked.lease_s, record.spec.ttl_s)
     _, notices = await labelled(domain, asked.settings)
     return Sandbox.of(record, notices)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Annotated
@@ -11,14 +10,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from crucible.sandbox.expiry import live_until
-from crucible.sandbox.holding import Held
-from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.scratch import scratch_directory
 from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheDomain
 from crucible.server.bytestreams import BYTES_IN, body_of, bytes_out, streamed
 from crucible.server.creating import new_name
 from crucible.server.domain import Domain
+from crucible.server.leases import give_lifetime
 from crucible.server.models.base import Name, Page
 from crucible.server.models.sandboxes import Sandbox
 from crucible.server.models.state import Fork, NewSnapshot, Restore, Snapshot
@@ -72,7 +69,7 @@ async def restore(tag: Name, asked: Restore, domain: TheDomain) -> Sandbox:
     """A new sandbox that goes on where the snapshot was taken."""
     held = await domain.snapshots.restore(tag, asked.name or new_name())
     await domain.executions.take_over(held)
-    return Sandbox.of(await _with_lifetime(domain, held, asked.ttl_s))
+    return Sandbox.of(await give_lifetime(domain, held.record, asked.ttl_s))
 
 
 @router.get(
@@ -115,14 +112,7 @@ async def fork(name: Name, asked: Fork, domain: TheDomain) -> list[Sandbox]:
     copies = await domain.snapshots.fork(name, asked.names)
     for copy in copies:
         await domain.executions.take_over(copy)
-    return [Sandbox.of(await _with_lifetime(domain, copy, asked.ttl_s)) for copy in copies]
-
-
-async def _with_lifetime(domain: Domain, held: Held, ttl_s: float | None) -> SandboxRecord:
-    if ttl_s is None:
-        return held.record
-    end = time.time() + ttl_s
-    return await live_until(domain.manager, held.record.name, lambda _: end)
+    return [Sandbox.of(await give_lifetime(domain, copy.record, asked.ttl_s)) for copy in copies]
 
 
 async def _packed(domain: Domain, tag: str) -> AsyncIterator[bytes]:

@@ -79,10 +79,12 @@ class AsyncSandbox:
         own = client or cls._usual_client()
         try:
             # A temporary one is born with a short life; the line that holds it prolongs it.
-            life = ttl_s if name else min(ttl_s or LEASE_S, LEASE_S)
+            longest = wait_s + LEASE_S
+            life = ttl_s if name else min(ttl_s or longest, longest)
             asked = {
                 "name": name or new_name(),
                 "settings": {"image": image, **settings, "ttl_s": life},
+                "lease_s": None if name else LEASE_S,
                 "host_directory": host_directory,
             }
             told = await own.http.call(
@@ -128,7 +130,7 @@ class AsyncSandbox:
         """A new sandbox that goes on where a snapshot was taken."""
         own = client or cls._usual_client()
         try:
-            asked = {"name": name or new_name(), "ttl_s": None if name else LEASE_S}
+            asked = {"name": name or new_name(), "ttl_s": 0 if name else LEASE_S}
             told = await own.http.call(
                 "POST",
                 f"/snapshots/{quote(tag, safe='')}/restore",
@@ -279,7 +281,7 @@ class AsyncSandbox:
         return await self._fork([new_name() for _ in range(count)], is_held=True)
 
     async def _fork(self, names: Sequence[str], *, is_held: bool) -> Sequence[Self]:
-        asked = {"names": names, "ttl_s": LEASE_S if is_held else None}
+        asked = {"names": names, "ttl_s": LEASE_S if is_held else 0}
         told = await self._http.call(
             "POST", f"{self._path}/fork", json=asked, is_keyed=True, timeout_s=STATE_S
         )
