@@ -18,6 +18,7 @@ _FRONT_COMMAND = (sys.executable, "-P", "-m", "crucible.cli.front")
 if TYPE_CHECKING:
     from crucible.backends.e2b.backend import E2BBackend
     from crucible.backends.qemu.backend import QemuBackend
+    from crucible.backends.worker.backend import WorkerBackend
     from crucible.config import Config
     from crucible.images.catalog import Image
     from crucible.images.report import Report
@@ -46,11 +47,12 @@ def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
 
 
 def machines(config: Config, report: Report | None = None) -> Machines:
-    """Where sandboxes can run: here, and elsewhere if that is wanted."""
+    """Where sandboxes can run: here or on a worker instead, and elsewhere if that is wanted."""
     from crucible.sandbox.machines import Machines
 
+    own = [worker(config, report)] if config.transport == "ssh" else backends(config, report)
     return Machines(
-        backends(config, report),
+        own,
         remote=_remote,
         provider=config.provider,
         falls_back=config.falls_back,
@@ -62,6 +64,24 @@ def _remote() -> E2BBackend:
     from crucible.backends.e2b.backend import E2BBackend
 
     return E2BBackend(dict(os.environ))
+
+
+def worker(config: Config, report: Report | None = None) -> WorkerBackend:
+    """The machines of another host, as the settings say how it is reached."""
+    from crucible.backends.worker.address import SshHost, by_command, by_ssh
+    from crucible.backends.worker.backend import WorkerBackend
+    from crucible.images.report import silent
+
+    if config.ssh is None:
+        found = by_command(config.backend_cli, config.home)
+    else:
+        ssh = config.ssh
+        host = SshHost(
+            host=ssh.host, user=ssh.user, port=ssh.port, identity=ssh.identity,
+            known_hosts=ssh.known_hosts,
+        )  # fmt: skip
+        found = by_ssh(host, config.home)
+    return WorkerBackend(worker=found, home=config.home, report=report or silent)
 
 
 def manager(config: Config, report: Report | None = None) -> Manager:
@@ -196,7 +216,8 @@ def _give_pool(own: Manager) -> None:
     own.turnstile = Turnstile(
         QueueLimits(running=config.runs_max, waiting=config.queue_max, wait_s=config.queue_s)
     )
-    if config.pool_max:
+    # A worker keeps machines warm itself, with a daemon of its own.
+    if config.pool_max and config.transport == "local":
         own.pool = Pool(
             limits=PoolLimits(minimum=config.pool_min, maximum=config.pool_max),
             records=own.records,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,12 +21,24 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ssh:
+    """How ssh reaches a worker; what is empty is left to the user's own ssh configuration."""
+
+    host: str
+    user: str = ""
+    port: int = 0
+    identity: str = ""
+    known_hosts: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """`home` is the one state directory; everything Crucible writes lies beneath it.
 
     `falls_back` is whether a sandbox may go to the remote provider when no machine of ours works. Unless it is set,
     that is so only for who asked for `auto`: nothing leaves this machine because of a key that happens to be there.
-    `backend_cli` are the words of the provider command with which a worker elsewhere is reached.
+    `backend_cli` are the words of the provider command with which a worker elsewhere is reached; `ssh` names one
+    that is reached by ssh, and is checked where it is used.
     """
 
     home: Path
@@ -42,6 +55,7 @@ class Config:
     falls_back: bool = False
     transport: Transport = "local"
     backend_cli: tuple[str, ...] = ()
+    ssh: Ssh | None = None
 
 
 def load_config(environment: dict[str, str] | None = None) -> Config:
@@ -49,6 +63,7 @@ def load_config(environment: dict[str, str] | None = None) -> Config:
     given = gather(values, only="provider")
     provider = given.get("SANDBOX_PROVIDER")
     backend_cli = _words(given.get("LOCAL_MICROVM_BACKEND_CLI"))
+    ssh = _ssh(given)
     return Config(
         home=_home(values),
         template_limit_mib=_number(values, "CRUCIBLE_TEMPLATE_LIMIT_MIB", 8192),
@@ -62,8 +77,9 @@ def load_config(environment: dict[str, str] | None = None) -> Config:
         pulls_images=_pulls_images(values),
         provider="auto" if provider is None else parse_provider(provider.text, provider.origin),
         falls_back=_falls_back(given.get("LOCAL_MICROVM_FALLBACK_TO_REMOTE"), provider),
-        transport=_transport(given.get("LOCAL_MICROVM_TRANSPORT"), backend_cli),
+        transport=_transport(given.get("LOCAL_MICROVM_TRANSPORT"), backend_cli, ssh),
         backend_cli=backend_cli,
+        ssh=ssh,
     )
 
 
@@ -88,19 +104,36 @@ def _falls_back(given: Given | None, provider: Given | None) -> bool:
     return parse_flag(given.text, given.origin)
 
 
-def _transport(given: Given | None, backend_cli: tuple[str, ...]) -> Transport:
+def _transport(given: Given | None, backend_cli: tuple[str, ...], ssh: Ssh | None) -> Transport:
     if given is None or given.text == "local":
         return "local"
     if given.text != "ssh":
         raise BadSetting(
             f"{given.origin} is {given.text[:80]!r}", hint=f"Use one of {', '.join(TRANSPORTS)}"
         )
-    if not backend_cli:
+    if backend_cli and ssh is not None:
         raise BadSetting(
-            f"{given.origin} is 'ssh', but LOCAL_MICROVM_BACKEND_CLI is not set",
-            hint="Set it to the command that reaches the worker: ssh HOST microvmctl",
+            "LOCAL_MICROVM_BACKEND_CLI and LOCAL_MICROVM_SSH_HOST are both set",
+            hint="Each of them says how the worker is reached: set one",
+        )
+    if not backend_cli and ssh is None:
+        raise BadSetting(
+            f"{given.origin} is 'ssh', but LOCAL_MICROVM_SSH_HOST and LOCAL_MICROVM_BACKEND_CLI are not set",
+            hint="Set LOCAL_MICROVM_SSH_HOST to the worker, or the other to the command that reaches it",
         )
     return "ssh"
+
+
+def _ssh(given: Mapping[str, Given]) -> Ssh | None:
+    host = given.get("LOCAL_MICROVM_SSH_HOST")
+    if host is None:
+        return None
+    texts = {
+        name: found.text if (found := given.get(f"LOCAL_MICROVM_SSH_{name.upper()}")) else ""
+        for name in ("user", "port", "identity", "known_hosts")
+    }
+    port = _number({"LOCAL_MICROVM_SSH_PORT": texts.pop("port")}, "LOCAL_MICROVM_SSH_PORT", 0)
+    return Ssh(host=host.text, port=port, **texts)
 
 
 def _words(given: Given | None) -> tuple[str, ...]:

@@ -57,6 +57,8 @@ FOR_TESTS = (
     Need(package="openssl", program="openssl", why="makes certificates for that registry"),
     Need(package="squashfs-tools-ng", program="sqfs2tar", why="reads back what we packed"),
     Need(package="busybox-static", program="busybox", why="makes a small image"),
+    Need(package="openssh-client", program="ssh", why="reaches a worker"),
+    Need(package="openssh-server", program="sshd", why="is a worker to reach"),
     Need(package="musl-tools", program="musl-gcc", why="makes a program with another resolver"),
     Need(
         package="postgresql", program="pg_ctlcluster", why="is a database to reach, and its client"

@@ -39,6 +39,11 @@ KEYS = {
         "fallback_to_remote": Key(bool, "true or false", "LOCAL_MICROVM_FALLBACK_TO_REMOTE"),
         "transport": Key(str, "a text in quotes", "LOCAL_MICROVM_TRANSPORT"),
         "backend_cli": Key(str, "a text in quotes", "LOCAL_MICROVM_BACKEND_CLI"),
+        "ssh_host": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_HOST"),
+        "ssh_user": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_USER"),
+        "ssh_port": Key(int, "a whole number", "LOCAL_MICROVM_SSH_PORT"),
+        "ssh_identity": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_IDENTITY"),
+        "ssh_known_hosts": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_KNOWN_HOSTS"),
     },
 }
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.conftest import PREPARED, Run
-from tests.contract.gaps import REMOTE_ALSO, REMOTE_GAPS, REMOTE_LEFT_OUT
+from tests.backends.ssh_server import ssh_server
+from tests.conftest import PREPARED, Run, own_home
+from tests.contract.gaps import REMOTE_ALSO, REMOTE_GAPS, REMOTE_LEFT_OUT, WORKER_LEFT_OUT
 from tests.server.conftest import serving
 
 from crucible import assemble
 from crucible.backends.e2b.backend import E2BBackend
+from crucible.backends.worker.address import by_ssh
+from crucible.backends.worker.backend import NAME as WORKER
+from crucible.backends.worker.backend import WorkerBackend
 from crucible.config import Config
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.machines import REMOTE, Machines
@@ -27,16 +31,18 @@ def _names() -> list[str]:
         backends = assemble.backends(Config(home=PREPARED))
         return [backend.name for backend in backends if await backend.is_worth_trying()]
 
-    return [*asyncio.run(plausible()), REMOTE]
+    return [*asyncio.run(plausible()), WORKER, REMOTE]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What a backend elsewhere cannot do is not tried with it, and what only takes long is not done again."""
     seen = set()
     for item in list(items):
-        if REMOTE not in item.name.partition("[")[2]:
+        test, _, values = item.name.partition("[")
+        if WORKER in values and test in WORKER_LEFT_OUT:
+            items.remove(item)
+        if REMOTE not in values:
             continue
-        test = item.name.partition("[")[0]
         is_further = test in seen and item.name not in REMOTE_ALSO
         seen.add(test)
         if is_further or test in REMOTE_GAPS or test in REMOTE_LEFT_OUT:
@@ -47,6 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def machine(
     request: pytest.FixtureRequest,
     module_home: Path,
+    prepared_home: Path,
     tmp_path_factory: pytest.TempPathFactory,
     run: Run,
 ) -> Iterator[Machine]:
@@ -57,7 +64,7 @@ def machine(
         if is_remote:
             home = tmp_path_factory.mktemp("elsewhere")
             return await stack.enter_async_context(remote_machine(module_home, home))
-        manager = assemble.manager(Config(home=module_home))
+        manager = stack.enter_context(own_manager(request.param, module_home, prepared_home))
         backend = manager.machines.backend(request.param)
         if (missing := await backend.probe()) is not None:
             why = f"{backend.name} does not work here: {missing.what}"
@@ -69,6 +76,19 @@ def machine(
 
     yield run(open_machine())
     run(stack.aclose())
+
+
+@contextmanager
+def own_manager(backend: str, home: Path, prepared: Path) -> Iterator[Manager]:
+    """A worker is another home on this machine, with an owner of its own behind a real sshd."""
+    if backend != WORKER:
+        yield assemble.manager(Config(home=home))
+        return
+    with own_home(prepared) as there, ssh_server({"CRUCIBLE_HOME": str(there)}) as server:
+        worker = WorkerBackend(worker=by_ssh(server.host(), home), home=home)
+        records = open_records(home)
+        yield Manager(config=Config(home=home), records=records, machines=Machines([worker]))
+        records.close()
 
 
 @asynccontextmanager

@@ -66,3 +66,24 @@ REMOTE_ALSO: Final = (
     "test_what_cannot_be_done_is_refused_with_its_reason[remote_e2b-mkdir-/etc-exists]",
     "test_what_is_no_program_is_not_executable[remote_e2b-/tmp]",
 )
+
+# A worker's guest is the one that machines of this host have: these are about it alone, take seconds, and are not run
+# a second time over ssh. What a connection could spoil is.
+WORKER_LEFT_OUT: Final = frozenset(
+    {
+        "test_a_background_process_that_holds_the_pipes_does_not_hold_the_result",
+        "test_a_command_beyond_its_memory_is_killed_and_told_so",
+        "test_a_directory_of_thousands_is_listed_whole",
+        "test_a_limit_on_processes_is_the_commands_alone",
+        "test_a_reader_of_a_replaced_file_keeps_the_old_one",
+        "test_a_timeout_takes_what_ignores_it_and_what_was_left_behind",
+        "test_a_watch_that_nobody_reads_tells_that_it_missed_changes",
+        "test_an_archive_cannot_write_outside_its_root",
+        "test_reading_a_pipe_without_a_writer_does_not_hang",
+        "test_the_figures_follow_what_happens",
+        "test_the_figures_of_a_command_are_plausible",
+        "test_twenty_megabytes_survive_both_ways_in_one_archive",
+        "test_two_hundred_megabytes_of_output_need_bounded_memory",
+        "test_what_runs_in_the_background_outlives_its_command",
+    }
+)

@@ -70,7 +70,8 @@ def test_the_defaults_that_are_listed_are_in_force() -> None:
     assert config.backend_cli == ()
     assert "| `SANDBOX_PROVIDER` | unset |" in SETTINGS
     assert "| `LOCAL_MICROVM_TRANSPORT` | `local` |" in SETTINGS
-    assert len(fields(Config)) == 14
+    assert config.ssh is None
+    assert len(fields(Config)) == 15
 
 
 def test_every_key_of_a_config_file_is_listed_and_no_other() -> None:

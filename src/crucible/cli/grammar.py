@@ -84,6 +84,7 @@ class Command:
         "operands",
         "options",
         "parent",
+        "program",
         "run",
         "subcommands",
         "summary",
@@ -100,8 +101,10 @@ class Command:
         examples: tuple[tuple[str, str], ...] = (),
         notes: str = "",
         summary: str = "",
+        program: str = "crucible",
     ) -> None:
         self.name = name
+        self.program = program
         self.is_group = run is None
         self.run: Run = run or _nothing
         self.operands = operands
@@ -119,8 +122,12 @@ class Command:
         return f"{self.parent} {self.name}".strip()
 
     @property
+    def called(self) -> str:
+        return f"{self.program} {self.path}"
+
+    @property
     def usage(self) -> str:
-        words = ["crucible", self.path]
+        words = [self.called]
         if self.options:
             words.append("[options]")
         for operand in self.operands:
@@ -227,11 +234,11 @@ def _subcommand(command: Command, words: list[str]) -> Command | None:
     names = [candidate.name for candidate in command.subcommands]
     if not words:
         raise BadUsage(
-            f"`crucible {command.path}` needs to know what to do",
+            f"`{command.called}` needs to know what to do",
             hint=f"One of: {', '.join(names)}",
         )
     raise BadUsage(
-        f"`crucible {command.path}` has no command {words[0]!r}", hint=suggestion(words[0], names)
+        f"`{command.called}` has no command {words[0]!r}", hint=suggestion(words[0], names)
     )
 
 
@@ -279,8 +286,8 @@ def _find_short(command: Command, letter: str) -> Option:
 
 
 def _no_such_option(command: Command, name: str, known: list[str]) -> BadUsage:
-    hint = suggestion(name, known, f"See `crucible {command.path} --help`")
-    return BadUsage(f"`crucible {command.path}` has no option {name!r}", hint=hint)
+    hint = suggestion(name, known, f"See `{command.called} --help`")
+    return BadUsage(f"`{command.called}` has no option {name!r}", hint=hint)
 
 
 def _next(option: Option, name: str, queue: list[str]) -> str:
@@ -293,7 +300,7 @@ def _take_word(arguments: Arguments, word: str) -> None:
     operands = arguments.command.operands
     if arguments.count >= len(operands) and not (operands and operands[-1].is_last):
         raise BadUsage(
-            f"`crucible {arguments.command.path}` does not take the word {word!r}",
+            f"`{arguments.command.called}` does not take the word {word!r}",
             hint=f"Usage: {arguments.command.usage}",
         )
     arguments.add_word(word)

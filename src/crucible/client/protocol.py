@@ -19,6 +19,10 @@ command to itself, `{"detach": true}`, which is answered with `{"ok": {}}`. A cl
 command with it. A `run` or `create` with an upload sends the tar on channel 0 first and ends it with E; its
 acknowledgements come before `started`, where the count of that channel begins anew for the command's input.
 
+A `lend` is the channel of a machine for another host: D frames in both directions are its bytes. Its client may send
+J `{"pause": true}`, `{"resume": true}` and `{"console": true}`, each of which is answered with one J `{"done": {…}}`,
+and sends `{"alive": true}` now and then, without which the owner takes it for gone.
+
 Whoever sends D stays within WINDOW bytes of what W has acknowledged. Bytes that a client has acknowledged are
 never sent again; all others are, if it comes back with verb `attach` after the owner has died (with `waits`, so
 that it waits for a sandbox that was paused meanwhile, instead of being refused). The answer's
@@ -43,6 +47,8 @@ INPUT, OUTPUT, ERRORS = 0, 1, 2
 MAX_PAYLOAD = (1 << 20) + 1
 WINDOW = 262_144
 SOCKET_NAME = "owner.sock"
+# Counts the changes of `lend` and of what surrounds it: two hosts with different numbers do not understand each other.
+LENDING = 1
 
 _HEADER = struct.Struct(">BI")
 _TAKEN = struct.Struct(">BI")

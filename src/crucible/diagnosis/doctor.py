@@ -25,7 +25,14 @@ def diagnose(
     report: Report = silent,
     kvm_device: Path = machines.KVM_DEVICE,
 ) -> list[Check]:
-    """`deep` also reads every byte of kernel and image, and boots machines: that takes some seconds."""
+    """`deep` also reads every byte of kernel and image, and boots machines: that takes some seconds.
+
+    Where a worker is to run the sandboxes, what this host lacks to do so itself does not matter.
+    """
+    if config.transport == "ssh":
+        checks = [host.check_python(), host.check_home(config.home)]
+        checks.append(stock.check_image(config.home, deep=deep))
+        return [*checks, asyncio.run(_check_worker(config))]
     checks = [host.check_python(), *host.check_programs(), host.check_home(config.home)]
     checks += _check_namespaces()
     checks.append(host.check_limits())
@@ -37,6 +44,26 @@ def diagnose(
     if deep:
         checks += asyncio.run(_check_providers(config))
     return checks
+
+
+async def _check_worker(config: Config) -> Check:
+    """Spoken to, but believed: what its isolation is worth can be seen on the worker alone."""
+    from crucible import assemble
+
+    backend = assemble.worker(config)
+    name = f"worker {backend.worker.label}"
+    try:
+        claims = await backend.claims()
+    except CrucibleError as error:
+        return fail(name, error.message, error.hint)
+    finally:
+        await backend.settled()
+    if claims.missing:
+        return fail(name, claims.missing, f"On the worker: {claims.fix}")
+    return ok(
+        name,
+        f"answers with Crucible {claims.version} and {claims.backend}; isolation as it says itself: {claims.isolation}",
+    )
 
 
 def works(checks: Sequence[Check]) -> bool:

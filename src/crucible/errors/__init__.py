@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crucible.errors.sandbox import *
     from crucible.errors.setup import *
     from crucible.errors.volumes import *
+    from crucible.errors.worker import *
 
     # A name that no room has is a mistake that mypy shall see: to it, there is no `__getattr__`.
 else:
@@ -35,6 +36,7 @@ else:
         "doors",
         "daemon",
         "remote",
+        "worker",
     )
 
     def __getattr__(name: str) -> object:

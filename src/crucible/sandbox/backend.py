@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from socket import socket
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from crucible.images.catalog import Image
@@ -120,6 +121,15 @@ class Machine(Session, HasOutlet, Watches, Protocol):
         ...
 
 
+@runtime_checkable
+class Lends(Protocol):
+    """A machine whose channel another host can have, which then speaks to the guest in our place."""
+
+    async def lend(self) -> socket:
+        """The bytes of the channel. What is asked of the guest here fails from now on with SandboxLent."""
+        ...
+
+
 class Backend(Protocol):
     """Turns a plan into a session. What it booted outlives the process that asked for it, and can be taken over.
 
@@ -166,6 +176,15 @@ class RemoteBackend(Backend, Protocol):
 
     def image(self, name: str) -> Image:
         """What stands for an image of that name, which is not on this host."""
+        ...
+
+
+@runtime_checkable
+class KeepsElsewhere(Protocol):
+    """A backend that has more of a named sandbox than what lies in its directory."""
+
+    def forget(self, sandbox_id: str) -> None:
+        """The sandbox is removed: so is what is kept of it, as soon as that can be."""
         ...
 
 

@@ -14,6 +14,7 @@ from crucible.sandbox.backend import (
     Backend,
     BootPlan,
     Disk,
+    KeepsElsewhere,
     KeepsMachines,
     Lifetime,
     Machine,
@@ -67,7 +68,7 @@ class Machines:
 
     async def boot(self, backend: Backend, plan: BootPlan) -> Machine:
         """Every machine that does not come from a snapshot comes from here."""
-        if backend.is_remote:
+        if is_elsewhere(backend):
             return await backend.boot(plan)
         with self._promised(plan.memory_mib):
             return await backend.boot(plan)
@@ -89,6 +90,11 @@ class Machines:
             yield
         finally:
             self._promised_mib -= admission.FRESH_MIB
+
+
+def is_elsewhere(backend: Backend) -> bool:
+    """Whether its machines need none of this host's memory and users, and its isolation is somebody's word."""
+    return backend.is_remote or isinstance(backend, KeepsElsewhere)
 
 
 def copying(backend: Backend) -> KeepsMachines:

@@ -10,7 +10,7 @@ from crucible.errors import StateDamaged
 from crucible.images.catalog import Image
 from crucible.sandbox.backend import Backend
 from crucible.sandbox.holding import claim_user, release_user
-from crucible.sandbox.machines import Machines
+from crucible.sandbox.machines import Machines, is_elsewhere
 from crucible.sandbox.placing import Placement, place_here
 from crucible.sandbox.processes import start_mark
 from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
@@ -52,8 +52,8 @@ class NewRecords:
         elif placed is None:
             placed = await place_here(self._machines, spec)
         backend = placed.backend
-        takes_user = not backend.is_remote and (is_temporary or copy_of is not None)
-        if not backend.is_remote:
+        takes_user = not is_elsewhere(backend) and (is_temporary or copy_of is not None)
+        if not is_elsewhere(backend):
             self._machines.admit(spec.memory_mib)
         record = SandboxRecord(
             id=record_id,

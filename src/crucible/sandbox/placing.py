@@ -15,7 +15,7 @@ from crucible.errors import (
 from crucible.sandbox.backend import Backend, RemoteBackend
 from crucible.sandbox.choice import AUTO, choose_backend
 from crucible.sandbox.isolation import Isolation
-from crucible.sandbox.machines import REMOTE, Machines
+from crucible.sandbox.machines import REMOTE, Machines, is_elsewhere
 from crucible.sandbox.spec import SandboxSpec
 from crucible.values import dataclass
 
@@ -40,6 +40,9 @@ async def place(machines: Machines, spec: SandboxSpec) -> Placement:
 async def place_here(machines: Machines, spec: SandboxSpec) -> Placement:
     backend, isolation = await choose_backend(machines.backends, spec)
     how = "it was asked for" if spec.backend != AUTO else "the strongest machine that works here"
+    if is_elsewhere(backend):
+        claim = f"{isolation} (claimed)"
+        return Placement(backend=backend, isolation=claim, why=f"{LOCAL}: on the worker")
     return Placement(backend=backend, isolation=str(isolation), why=f"{LOCAL}: {how}")
 
 

@@ -7,6 +7,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from crucible.sandbox.backend import KeepsElsewhere
 from crucible.sandbox.doors.values import Values
 from crucible.sandbox.holding import handle_of, release_user
 from crucible.sandbox.machines import Machines
@@ -54,6 +55,10 @@ class Remains:
         await asyncio.to_thread(backend.bury, record.directory, record.id, handle_of(record))
 
     def erase(self, record: SandboxRecord) -> None:
+        if not record.is_temporary:
+            backend = self._machines.backend(record.backend)
+            if isinstance(backend, KeepsElsewhere):
+                backend.forget(record.id)
         shutil.rmtree(record.directory, ignore_errors=True)
         self._secrets.forget(record.id)
         self._records.delete(record.id)

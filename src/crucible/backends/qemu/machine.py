@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Coroutine
 from functools import cached_property
@@ -124,6 +125,12 @@ class QemuMachine:
         self._stages = []
         self.add_stage("handout", resumed - began)
         self.add_stage("seed", time.perf_counter() - resumed)
+
+    async def lend(self) -> socket.socket:
+        from crucible.errors import SandboxLent
+
+        await self.guest.channel.close(SandboxLent(self._plan.name))
+        return self._vmm.join_agent()
 
     async def console(self) -> bytes:
         return await self._vmm.console()

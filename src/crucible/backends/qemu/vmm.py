@@ -77,6 +77,11 @@ class Vmm:
         else:
             loop.add_reader(self._pidfd, self._process_ended)
 
+    def join_agent(self) -> socket.socket:
+        """Joins the agent's port anew, once the connection before it is closed: there is one at a time."""
+        self.agent = connect_socket(self._directory, AGENT_SOCKET)
+        return self.agent
+
     async def switch_on(self) -> None:
         """Lets a machine that was started to be booted run."""
         await self._wait_for_limits()

@@ -26,7 +26,7 @@ FLUSH_AGAIN_S: Final = 1.0
 FLUSH_FRAMES: Final = 2_048
 WHY_GONE_S: Final = 20.0
 
-WhyGone = Callable[[], Awaitable[GuestGone]]
+WhyGone = Callable[[], Awaitable[SandboxError]]
 
 
 class GuestChannel:
@@ -133,8 +133,9 @@ class GuestChannel:
         """Waits for the channel's end and returns why it ended."""
         return await asyncio.shield(self._over)
 
-    async def close(self) -> None:
-        self._fail(GuestGone(self.name, "the connection to it was closed here"))
+    async def close(self, why: SandboxError | None = None) -> None:
+        """Whoever still waits for something is told `why`."""
+        self._fail(why or GuestGone(self.name, "the connection to it was closed here"))
         self._link.close()
         try:
             async with asyncio.timeout(1):
@@ -221,7 +222,7 @@ class GuestChannel:
             self._asking = asyncio.get_running_loop().create_task(self._ask(self._why_gone))
 
     async def _ask(self, why_gone: WhyGone) -> None:
-        failure = GuestGone(self.name, "its channel was closed")
+        failure: SandboxError = GuestGone(self.name, "its channel was closed")
         try:
             async with asyncio.timeout(WHY_GONE_S):
                 failure = await why_gone()

@@ -111,6 +111,10 @@ class Conversation:
     async def started(self, facts: dict[str, Any]) -> None:
         await self._write(protocol.json_frame({"started": facts}))
 
+    async def reply(self, facts: dict[str, Any]) -> None:
+        """To something the client asked for in the middle of a conversation."""
+        await self._write(protocol.json_frame({"done": facts}))
+
     async def data(self, channel: int, data: bytes) -> None:
         """Waits while the client has not taken what was sent before."""
         for begin in range(0, len(data), protocol.WINDOW):

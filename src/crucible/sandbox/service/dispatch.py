@@ -18,6 +18,7 @@ from crucible.sandbox.service.conversation import ClientGone, Conversation
 if TYPE_CHECKING:
     from crucible.sandbox.executions import Executions
     from crucible.sandbox.service.commands import Commands
+    from crucible.sandbox.service.lending import Lending
     from crucible.sandbox.service.lifecycle import Lifecycle
     from crucible.sandbox.service.transfers import Transfers
     from crucible.sandbox.snapshots import Snapshots
@@ -30,14 +31,20 @@ _VERBS = {
             "snapshot_remove", "snapshot_export", "snapshot_import", "restore", "fork",
         )
     ),
+    "lending": frozenset(("lend",)),
     "transfers": frozenset(
-        ("tar_in", "tar_out", "read", "stat", "tree", "baseline", "stats", "ports", "dial")
+        (
+            "tar_in", "tar_out", "read", "write", "stat", "tree", "baseline", "stats", "ports", "dial",
+        )
     ),
 }  # fmt: skip
 
 # Without the client that asked they are given up. A start or a stop goes on, and a command gets a hangup.
 _FOR_CLIENT = frozenset(
-    ("run", "execs", "logs", "tar_in", "tar_out", "read", "stat", "tree", "baseline", "stats", "ports")
+    (
+        "run", "lend", "execs", "logs", "tar_in", "tar_out", "read", "write", "stat", "tree",
+        "baseline", "stats", "ports",
+    )
 )  # fmt: skip
 
 # What is not lost when the owner leaves: a client asks the next one to go on, or just asks again.
@@ -86,6 +93,12 @@ class Service:
         from crucible.sandbox.service.lifecycle import Lifecycle
 
         return Lifecycle(self.manager, self.snapshots, self.executions)
+
+    @cached_property
+    def lending(self) -> Lending:
+        from crucible.sandbox.service.lending import Lending
+
+        return Lending(self.manager)
 
     @cached_property
     def transfers(self) -> Transfers:

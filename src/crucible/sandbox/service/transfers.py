@@ -47,6 +47,16 @@ class Transfers:
         await client.end(Channel.OUTPUT)
         return {}
 
+    async def write(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
+        held = self._held(request)
+        count = await held.machine.files.write(
+            path_field(request), client.inputs(),
+            mode=whole(request.get("mode", 0o644), "mode", 0, 0o7777),
+            owner=str(request.get("owner") or held.image.owner),
+            make_parents=request.get("parents") is True,
+        )  # fmt: skip
+        return {"count": count}
+
     async def stat(self, request: dict[str, Any], client: Conversation) -> dict[str, Any]:
         entry = await self._held(request).machine.files.stat(
             path_field(request), follow=bool(request.get("follow", True))

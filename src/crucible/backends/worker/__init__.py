@@ -1,0 +1,1 @@
+"""Machines on another host that has Crucible, reached by a command such as `ssh worker microvmctl`."""

@@ -1,0 +1,150 @@
+"""A real sshd on loopback, run by whoever runs the tests, for one test or one module: its own keys, nobody else's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from crucible.backends.worker.address import SshHost
+from crucible.programs import find_program
+
+DEADLINE_S = 60.0
+USER = "root" if os.geteuid() == 0 else os.environ.get("USER", "root")
+
+
+class SshServer:
+    """`environment` is what commands find set there, and where they find programs: those of this checkout."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._environment = {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            **environment,
+        }
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._make_key("host_key")
+        self._make_key("user_key")
+        shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
+        public = (directory / "host_key.pub").read_text()
+        (directory / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")
+        (directory / "sshd_config").write_text(self._configuration())
+
+    def host(self, **changes: object) -> SshHost:
+        fields = {
+            "host": "127.0.0.1",
+            "user": USER,
+            "port": self.port,
+            "identity": str(self._directory / "user_key"),
+            "known_hosts": str(self._directory / "known_hosts"),
+            **changes,
+        }
+        return SshHost(**fields)  # type: ignore[arg-type]
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    def start(self) -> None:
+        if os.geteuid() == 0:
+            # As the system's own service has it made before it starts one.
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        program = find_program("sshd")
+        assert program is not None
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [program, "-D", "-e", "-f", self._directory / "sshd_config"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + DEADLINE_S
+        while not _is_open(self.port):
+            assert self._process.poll() is None, (self._directory / "log").read_text()
+            assert time.monotonic() < deadline, "sshd did not listen"
+            time.sleep(0.02)
+
+    def cut(self) -> None:
+        """Ends the server and every connection through it, at once and without a word."""
+        if self._process is None:
+            return
+        for pid in (*_descendants(self._process.pid), self._process.pid):
+            _kill(pid)
+        self._process.wait()
+        self._process = None
+
+    def _make_key(self, name: str) -> None:
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._directory / name)]
+        subprocess.run(words, check=True)
+
+    def _configuration(self) -> str:
+        settings = " ".join(f'"{name}={value}"' for name, value in self._environment.items())
+        return f"""\
+ListenAddress 127.0.0.1
+Port {self.port}
+HostKey {self._directory}/host_key
+AuthorizedKeysFile {self._directory}/authorized_keys
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+MaxStartups 100
+SetEnv {settings}
+"""
+
+
+@contextmanager
+def ssh_server(environment: Mapping[str, str]) -> Iterator[SshServer]:
+    with tempfile.TemporaryDirectory(prefix="sshd-") as name:
+        server = SshServer(Path(name), environment)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.cut()
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _descendants(pid: int) -> list[int]:
+    """Only sshd's own: the processes of a session live on as they would if the network were cut."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                stat = (entry / "stat").read_text()
+                name = (entry / "comm").read_text().strip()
+            except OSError:
+                continue
+            parent = int(stat[stat.rindex(")") + 2 :].split()[1])
+            if parent == pid and name.startswith("sshd"):
+                found += [*_descendants(int(entry.name)), int(entry.name)]
+    return found
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
