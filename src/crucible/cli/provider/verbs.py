@@ -22,6 +22,8 @@ _SHOWN = ("name", "state", "backend", "isolation", "image_digest", "created_at",
 
 
 class TooLarge(CrucibleError):
+    """A file, on its way in or out, is larger than one may be."""
+
     code = "too-large"
     exit_status = 126
 
