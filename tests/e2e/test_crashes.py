@@ -343,8 +343,10 @@ def test_a_fork_leaves_whole_copies_or_none(mortals: Mortals, box: str) -> None:
     steps = mortals.steps("fork", name=box, names=names)
     for name in names:
         mortals.ask("remove", name=name, force=True)
-    # What comes before is a snapshot's too.
-    for step in each(steps[steps.index("before saved.describe #1") :]):
+    # What comes before is a snapshot's too; and where only one copy has come to is a restore's.
+    late = steps[steps.index("before saved.describe #1") :]
+    words = {step.removesuffix(" #2") for step in late if step.endswith(" #2")}
+    for step in each([step for step in late if step.removesuffix(" #1") not in words]):
         was_answered = mortals.dies("fork", step, name=box, names=names)
         check(mortals, step)
         states = [mortals.state(name) for name in names]
