@@ -384,6 +384,31 @@ def test_a_request_nobody_took_is_made_again(tmp_path: Path) -> None:
     assert client.returncode == 0
 
 
+@pytest.mark.parametrize("has_another_way", [True, False])
+def test_a_run_nobody_took_goes_another_way_if_there_is_one(
+    tmp_path: Path, has_another_way: bool
+) -> None:
+    """A daemon that is killed or leaves takes connections for a moment, and no requests."""
+
+    def is_dying(peer: Peer) -> None:
+        peer.close()
+
+    def lives(peer: Peer) -> None:
+        peer.request()
+        peer.start()
+        peer.output(b"done")
+        peer.say(ok=EXITED)
+
+    scripts = (is_dying, lives) if has_another_way else (is_dying,)
+    with playing(tmp_path, *scripts) as service:
+        client = start_client(service, verb="run", has_another_way=has_another_way)
+        output, errors = client.communicate(timeout=DEADLINE_S)
+    if has_another_way:
+        assert (output, client.returncode) == (b"done", 0), errors
+    else:
+        assert (output, client.returncode) == (b"", 125), errors
+
+
 def test_a_request_that_was_taken_is_not_made_twice(tmp_path: Path) -> None:
     def script(peer: Peer) -> None:
         peer.request()

@@ -294,6 +294,21 @@ def test_a_daemon_that_is_killed_leaves_no_machine_and_its_caller_is_told(home: 
     assert leftovers(home) == []
 
 
+def test_a_daemon_that_takes_connections_and_no_requests_is_done_without(home: Path) -> None:
+    """As one that was killed does, for as long as its memory takes to go."""
+    crucible = CommandLine(home)
+    (home / front.SOCKET_NAME).touch()
+    with socket.socket(socket.AF_UNIX) as dying:
+        dying.settimeout(240)
+        dying.bind(str(home / "owner.sock"))
+        dying.listen()
+        run = crucible.start("run", "--", "echo", "alone", stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE)  # fmt: skip
+        dying.accept()[0].close()
+        assert run.communicate(timeout=240)[0] == b"alone\n"
+    assert (run.returncode, leftovers(home)) == (0, [])
+
+
 @pytest.mark.parametrize(
     "moment",
     [

@@ -28,7 +28,10 @@ def embedded() -> tuple[Callable[[], socket], Callable[[], None]]:
 
 
 def daemon(image: str) -> tuple[Callable[[], socket], Callable[[], None]] | None:
-    """The same at a running daemon. What has to be fetched first is fetched here, with this user's own settings."""
+    """The same at a running daemon. What has to be fetched first is fetched here, with this user's own settings.
+
+    One that is just leaving may take nothing up any more; then this process is the next way.
+    """
     config = load_config()
     if not (config.home / FRONT_NAME).exists():
         return None
@@ -40,11 +43,23 @@ def daemon(image: str) -> tuple[Callable[[], socket], Callable[[], None]] | None
     except ImageMissing:
         return None
     connection = Owner(config.home).connect_if_running()
-    return None if connection is None else (lambda: connection, _wait_for_nothing)
+    if connection is None:
+        return None
+    first, waits = [connection], list[Callable[[], None]]()
 
+    def connect() -> socket:
+        if first:
+            return first.pop()
+        again, wait = embedded()
+        waits.append(wait)
+        return again()
 
-def _wait_for_nothing() -> None:
-    """The daemon sees to the end of what it started."""
+    def wait() -> None:
+        """The daemon sees to the end of what it started."""
+        for ours in waits:
+            ours()
+
+    return connect, wait
 
 
 def ask_owner(

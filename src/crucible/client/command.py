@@ -71,10 +71,11 @@ class Conduct:
     """How this process stands to the command.
 
     A command that `outlives_us` is in a sandbox the owner holds: it is told when we go, and found again by the
-    name of its sandbox when the owner dies.
+    name of its sandbox when the owner dies. One that `has_another_way` is asked for anew if nobody took it.
     """
 
     outlives_us: bool = False
+    has_another_way: bool = False
     sandbox: str = ""
     has_terminal: bool = False
     wants_input: bool = True
@@ -305,8 +306,11 @@ class _Joined:
         if self._exchange.link.has_received:
             self._lost_links = 1
         is_untouched = not self._exchange.link.has_received
-        is_mendable = self._started is not None or is_untouched
-        if self._lost_links > TRIES or not (is_mendable and self._conduct.outlives_us):
+        if self._conduct.outlives_us:
+            is_mendable = self._started is not None or is_untouched
+        else:
+            is_mendable = self._conduct.has_another_way and is_untouched
+        if self._lost_links > TRIES or not is_mendable:
             raise OwnerUnreachable(
                 f"The program that holds the sandbox ended while the command ran: {why}",
                 hint="Look at the state with `crucible list`",

@@ -68,8 +68,13 @@ def _run_temporary(
         "upload": source is not None,
         "command": command,
     }
-    conduct = Conduct(has_terminal=command["terminal"], wants_input=command["wants_input"])
-    connect, wait = daemon(asked.image.value) or embedded()
+    way = daemon(asked.image.value)
+    connect, wait = way or embedded()
+    conduct = Conduct(
+        has_another_way=way is not None,
+        has_terminal=command["terminal"],
+        wants_input=command["wants_input"],
+    )
     doing = "starting a sandbox"
     progress = ProgressLine(doing)
     return join(
