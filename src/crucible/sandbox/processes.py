@@ -8,15 +8,17 @@ import select
 import signal
 from pathlib import Path
 
+# As the kernel calls it.
+_PF_EXITING = 0x4
+
 
 def start_mark(pid: int) -> str | None:
     """When the process began, in a form that no other process of this boot or another can share."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        fields = _fields(pid)
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()
     if fields[0] in ("Z", "X"):
         return None
     return f"{boot[:8]}:{fields[19]}"
@@ -28,15 +30,17 @@ def is_running(pid: int | None, mark: str) -> bool:
 
 def is_at_work(pid: int | None, mark: str) -> bool:
     """Whether it runs and is not dying."""
-    return pid is not None and is_running(pid, mark) and not is_dying(pid)
+    # In this order: the other way round, one that goes between the two questions would be at work again.
+    return pid is not None and not is_dying(pid) and is_running(pid, mark)
 
 
 def is_dying(pid: int) -> bool:
-    """A killed process is there for a while after its memory is gone, and what it had open goes in any order."""
+    """A killed process is there for as long as its memory takes to go, and what it has open goes in any order."""
     try:
-        return not Path(f"/proc/{pid}/cmdline").read_bytes() and start_mark(pid) is not None
+        fields = _fields(pid)
     except OSError:
         return False
+    return fields[0] not in ("Z", "X") and bool(int(fields[6]) & _PF_EXITING)
 
 
 def find_by_word(word: str) -> list[int]:
@@ -70,6 +74,12 @@ def kill_and_wait(pid: int, mark: str, *, deadline_s: float = 10.0) -> bool:
         return gone
     finally:
         os.close(pidfd)
+
+
+def _fields(pid: int) -> list[str]:
+    """What the kernel tells of a process, from its state on."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return text[text.rindex(")") + 2 :].split()
 
 
 def _reap(pid: int) -> None:
