@@ -22,6 +22,7 @@ from crucible.errors import (
     SecretMissing,
     SetupError,
     TemplateDamaged,
+    Unsupported,
     WrongState,
 )
 from crucible.images.catalog import Image, load_image, load_images
@@ -269,7 +270,10 @@ class Manager:
         """Gives a sandbox another policy, running or not. What is open and not allowed any more is cut."""
         async with self.lock(name):
             record = self.find(name)
-            record = self.records.change_spec(record.id, change(record.spec))
+            changed = change(record.spec)
+            if self.machines.backend(record.backend).is_remote:
+                return _unchanged_elsewhere(record, changed)
+            record = self.records.change_spec(record.id, changed)
             held = self.held.get(record.id)
             if held is not None:
                 held.record = record
@@ -580,3 +584,12 @@ class Manager:
             finally:
                 self.remains.mark_stopped(held.record, note=why)
                 self.note("end", held.record, why=why)
+
+
+def _unchanged_elsewhere(record: SandboxRecord, changed: SandboxSpec) -> SandboxRecord:
+    if changed != record.spec:
+        raise Unsupported(
+            f"The network of sandbox {record.name!r} is its provider's, and is settled when it is made",
+            hint="Make another with the network that you want",
+        )
+    return record
