@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What a backend elsewhere cannot do is not tried with it, and what only takes long is not done again."""
     seen = set()
     for item in list(items):
+        if item.path.parent != Path(__file__).parent:
+            continue
         test, _, values = item.name.partition("[")
         if WORKER in values and test in WORKER_LEFT_OUT:
             items.remove(item)

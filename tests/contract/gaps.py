@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 _BYTES = "its wire carries names of variables and of watched files as text"
-_USERS = "it knows users by their names only"
 _LIMITS = "it cannot limit what one command may use"
 _FIGURES = "it tells no figures, of commands or of machines"
 _PORTS = "it carries HTTP to ports, and no bytes"

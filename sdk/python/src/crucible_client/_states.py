@@ -373,6 +373,12 @@ class RouteMissing(DoorError):
     code = "route-missing"
 
 
+class SandboxLent(SandboxError):
+    """Another host has this sandbox's channel: what is done in it is done from there."""
+
+    code = "sandbox-lent"
+
+
 class SandboxMissing(Refused):
     code = "sandbox-missing"
 
@@ -441,6 +447,28 @@ class VolumeTaken(Refused):
 
 class VolumeTooLarge(Refused):
     code = "volume-too-large"
+
+
+class WorkerLacksCrucible(SetupError):
+    """The connection came about, but there is no `microvmctl` at the other end of it."""
+
+    code = "worker-lacks-crucible"
+
+
+class WorkerLost(SandboxError):
+    """A connection that stood has ended. What became of a command that ran is not known here."""
+
+    code = "worker-lost"
+
+
+class WorkerMismatch(SetupError):
+    code = "worker-mismatch"
+
+
+class WorkerUnreachable(SetupError):
+    """No connection came about. Nothing was begun on the worker."""
+
+    code = "worker-unreachable"
 
 
 class WrongPlatform(Refused):
