@@ -8,13 +8,14 @@ import hashlib
 import http.client
 import io
 import json
+import random
 import socket
 import ssl
 import subprocess
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -288,9 +289,12 @@ def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """None of those that the kernel gives out: somebody who asks it for any port could answer in our name."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            port = random.randrange(20_000, 30_000)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _openssl(*words: str) -> None:
