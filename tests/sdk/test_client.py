@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,7 +91,10 @@ async def test_more_output_than_wanted_is_dropped_and_said_so(
         (answer({"oops": True}, 500), errors.BadAnswer),
         (answer(b"<html>", 502, kind="text/html"), errors.BadAnswer),
         (answer(None, 302, Location="http://elsewhere.example/"), errors.BadAnswer),
-        (answer(b"x", Content_Encoding="gzip"), errors.BadAnswer),
+        (
+            answer(gzip.compress(json.dumps(box()).encode()), Content_Encoding="gzip"),
+            errors.BadAnswer,
+        ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", errors.ConnectionLost),
         (b"SSH-2.0-OpenSSH\r\n", errors.ConnectionLost),
         (b"", errors.ConnectionLost),
@@ -278,6 +283,31 @@ async def test_pages_are_all_read(run: Run, half: Half, scripted: Scripted) -> N
     assert [one.name for one in await client.sandboxes()] == ["a", "b"]
     assert "cursor=c" in scripted.asked[1].path
     await client.close()
+
+
+async def test_a_list_without_an_end_is_cut_off(
+    run: Run, half: Half, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (async_http, sync_http):
+        monkeypatch.setattr(module, "MOST_PAGES", 5)
+    client = half.client(scripted.url)
+    scripted.says(answer({"items": [box("a")], "next": "again"}))
+    with pytest.raises(errors.BadAnswer, match="pages"):
+        await client.sandboxes()
+    await client.close()
+
+
+async def test_more_than_wanted_is_not_downloaded(
+    run: Run, half: Half, scripted: Scripted, tmp_path: Path
+) -> None:
+    entry = {
+        "name": "f", "type": "file", "mode": 0, "size": 1, "modified_at": 0, "uid": 0, "gid": 0,
+        "target": "",
+    }  # fmt: skip
+    async with sandbox(half, scripted) as found:
+        scripted.says(answer(entry), answer(b"x" * 5000, kind="application/octet-stream"))
+        with pytest.raises(errors.BadAnswer, match="more than 1000"):
+            await found.files.download("/f", tmp_path / "f", max_bytes=1000)
 
 
 async def test_names_are_no_paths(run: Run, half: Half, scripted: Scripted) -> None:

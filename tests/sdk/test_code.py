@@ -69,6 +69,23 @@ async def test_what_is_none_is_an_error(
     await client.close()
 
 
+async def test_what_has_no_end_is_kept_in_part(
+    run: Run, half: Half, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crucible_client.execution.LARGEST_EXECUTION", 1000)
+    client = half.client(scripted.url)
+    scripted.says(answer(box()))
+    found = await half.Sandbox.connect("box", client=client)
+    flood = [("stdout", {"text": "x" * 100})] * 50
+    large = ("result", {"is_main": True, "forms": {"png": "A" * 2000}})
+    scripted.says(events(*flood, large, ("end", {"count": 1})))
+    heard: list[str] = []
+    done = await found.run_code("x", on_stdout=heard.append)
+    assert (done.is_truncated, done.results, len("".join(heard))) == (True, [], 5000)
+    assert 100 <= len(done.stdout) <= 1000
+    await client.close()
+
+
 @pytest.mark.parametrize("form", ["!", "a", 7, None, "", "AAA"])
 def test_a_picture_that_is_none_is_none(form: object) -> None:
     shown = CodeResult(is_main=True, forms={"png": form, "jpeg": form, "chart": form})

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from crucible_client.events import Event
 from crucible_client.reading import Reader
+
+LARGEST_EXECUTION = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +102,64 @@ class CodeError:
         return cls(**{name: reader.text(name) for name in ("name", "value", "traceback")})
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """What a piece of code did. `count` is how many its context has run so far."""
+    """What a piece of code did. `count` is how many its context has run so far; `is_truncated`: it said and showed
+    more than is kept, all of which callbacks were told.
+    """
 
-    results: list[CodeResult] = field(default_factory=list)
-    stdout: str = ""
-    stderr: str = ""
-    error: CodeError | None = None
-    count: int = 0
+    results: Sequence[CodeResult]
+    stdout: str
+    stderr: str
+    error: CodeError | None
+    count: int
+    is_truncated: bool = False
 
     @property
     def text(self) -> str | None:
         """Of the last expression, if it has a value."""
         return next((one.text for one in self.results if one.is_main), None)
+
+
+class Noted:
+    """An execution while it is told, within bounds: what comes out of a sandbox has none."""
+
+    def __init__(self) -> None:
+        self._printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self._results: list[CodeResult] = []
+        self._error: CodeError | None = None
+        self._count = 0
+        self._room = LARGEST_EXECUTION
+        self._is_truncated = False
+
+    def take(self, event: Event) -> None:
+        match event.kind:
+            case "stdout" | "stderr" as stream:
+                text = Reader(event.data).text("text")
+                if self._has_room(len(text)):
+                    self._printed[stream].append(text)
+            case "result":
+                result = CodeResult.read(event.data)
+                if self._has_room(len(json.dumps(result.forms))):
+                    self._results.append(result)
+            case "raised":
+                self._error = CodeError.read(event.data)
+            case "end":
+                self._count = Reader(event.data).whole("count")
+
+    def whole(self) -> Execution:
+        return Execution(
+            results=self._results,
+            stdout="".join(self._printed["stdout"]),
+            stderr="".join(self._printed["stderr"]),
+            error=self._error,
+            count=self._count,
+            is_truncated=self._is_truncated,
+        )
+
+    def _has_room(self, size: int) -> bool:
+        """Whatever comes after what did not fit is left out, too: nothing has holes."""
+        # However little it is, it takes some.
+        self._room -= size + 64
+        self._is_truncated |= self._room < 0
+        return not self._is_truncated

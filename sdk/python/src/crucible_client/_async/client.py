@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from crucible_client._async.commands import (
@@ -97,20 +97,10 @@ class AsyncClient:
         return await collect(told, on_stdout, on_stderr, max_output_bytes)
 
     async def sandboxes(self) -> list[SandboxInfo]:
-        return [SandboxInfo.read(one) for one in await self._pages("/sandboxes")]
+        return [SandboxInfo.read(one) for one in await self.http.pages("/sandboxes")]
 
     async def snapshots(self) -> list[Snapshot]:
-        return [Snapshot.read(one) for one in await self._pages("/snapshots")]
+        return [Snapshot.read(one) for one in await self.http.pages("/snapshots")]
 
     async def remove_snapshot(self, tag: str) -> None:
         await self.http.call("DELETE", f"/snapshots/{quote(tag, safe='')}")
-
-    async def _pages(self, path: str) -> list[Any]:
-        found: list[Any] = []
-        cursor: str | None = None
-        while True:
-            page = Reader(await self.http.call("GET", path, params={"cursor": cursor}))
-            found += page.items("items")
-            cursor = page.text_or_none("next")
-            if cursor is None:
-                return found

@@ -10,8 +10,7 @@ from urllib.parse import quote
 from crucible_client._async.http import AsyncHttp
 from crucible_client._async.waiting import Told, tell
 from crucible_client.errors import ConnectionLost
-from crucible_client.events import Event
-from crucible_client.execution import CodeError, CodeResult, Context, Execution
+from crucible_client.execution import CodeResult, Context, Execution, Noted
 from crucible_client.reading import Reader
 
 USUAL_TIMEOUT_S = 300.0
@@ -37,42 +36,20 @@ async def run_code(
         "environment": dict(environment or {}),
         "timeout_s": timeout_s,
     }
-    done = Execution()
+    noted = Noted()
     async with aclosing(http.events("POST", f"{path}/code", json=asked)) as following:
         async for event in following:
-            if await _note(done, event, on_stdout, on_stderr, on_result):
-                return done
+            noted.take(event)
+            match event.kind:
+                case "stdout":
+                    await tell(on_stdout, Reader(event.data).text("text"))
+                case "stderr":
+                    await tell(on_stderr, Reader(event.data).text("text"))
+                case "result" if on_result is not None:
+                    on_result(CodeResult.read(event.data))
+                case "end":
+                    return noted.whole()
     raise ConnectionLost("The server ended its answer before the code had ended")
-
-
-async def _note(
-    done: Execution,
-    event: Event,
-    on_stdout: Told | None,
-    on_stderr: Told | None,
-    on_result: Callable[[CodeResult], object] | None,
-) -> bool:
-    """Whether that was all."""
-    match event.kind:
-        case "stdout":
-            text = Reader(event.data).text("text")
-            done.stdout += text
-            await tell(on_stdout, text)
-        case "stderr":
-            text = Reader(event.data).text("text")
-            done.stderr += text
-            await tell(on_stderr, text)
-        case "result":
-            result = CodeResult.read(event.data)
-            done.results.append(result)
-            if on_result is not None:
-                on_result(result)
-        case "raised":
-            done.error = CodeError.read(event.data)
-        case "end":
-            done.count = Reader(event.data).whole("count")
-            return True
-    return False
 
 
 class AsyncContexts:

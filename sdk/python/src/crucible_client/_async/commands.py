@@ -98,16 +98,8 @@ class AsyncCommands:
 
     async def list(self) -> builtins.list[CommandInfo]:
         """Those that run, and those that the sandbox's log still tells of."""
-        found: builtins.list[CommandInfo] = []
-        cursor: str | None = None
-        while True:
-            page = Reader(
-                await self._http.call("GET", f"{self._path}/commands", params={"cursor": cursor})
-            )
-            found += [CommandInfo.read(one) for one in page.items("items")]
-            cursor = page.text_or_none("next")
-            if cursor is None:
-                return found
+        told = await self._http.pages(f"{self._path}/commands")
+        return [CommandInfo.read(one) for one in told]
 
     async def connect(self, id: int) -> AsyncCommand:
         """A command that was started before, by whomever."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import IO
 
 from crucible_client import trees
 from crucible_client._async.http import SILENCE_S, AsyncHttp
@@ -16,6 +17,7 @@ from crucible_client.reading import Reader
 from crucible_client.values import FileChange, FileEntry
 
 LARGEST_READ = 1 << 30
+LARGEST_DOWNLOAD = 4 << 30
 
 
 class AsyncFiles:
@@ -142,21 +144,30 @@ class AsyncFiles:
             )
         return Reader(told).whole("entries")
 
-    async def download(self, path: str, target: str | os.PathLike[str]) -> None:
+    async def download(
+        self, path: str, target: str | os.PathLike[str], *, max_bytes: int = LARGEST_DOWNLOAD
+    ) -> None:
         """A file, or a directory and all that is in it, from the sandbox to here. Nothing leaves `target`."""
         local = Path(target)
         entry = await self.stat(path)
         if not entry.is_directory:
             with await beside(lambda: local.open("wb")) as file:
                 async with aclosing(self.stream(path)) as pieces:
-                    async for piece in pieces:
-                        file.write(piece)
+                    await _save(pieces, file, max_bytes)
             return
         with trees.scratch() as file:
             async with self._http.pieces(self._archive, params={"path": path}) as pieces:
-                async for piece in pieces:
-                    file.write(piece)
+                await _save(pieces, file, max_bytes)
             await beside(lambda: trees.unpack(file, local))
+
+
+async def _save(pieces: AsyncIterator[bytes], file: IO[bytes], most: int) -> None:
+    size = 0
+    async for piece in pieces:
+        size += len(piece)
+        if size > most:
+            raise BadAnswer(f"There are more than {most} bytes", hint="Give a larger `max_bytes`")
+        file.write(piece)
 
 
 async def _pieces(file: trees.Readable) -> AsyncIterator[bytes]:

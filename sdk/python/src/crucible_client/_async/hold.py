@@ -36,10 +36,10 @@ class AsyncHold:
                 async with aclosing(told) as following:
                     async for event in following:
                         failures = 0 if event.kind == "held" else failures
-            except SandboxMissing:
-                return
-            except (CrucibleError, RuntimeError):
+            except (SandboxMissing, RuntimeError):
                 # RuntimeError: the client was closed meanwhile.
+                return
+            except CrucibleError:
                 failures += 1
             if not self._is_over:
                 await sleep(_AGAIN_S)

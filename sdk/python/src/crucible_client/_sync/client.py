@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from crucible_client._sync.commands import (
@@ -99,20 +99,10 @@ class Client:
         return collect(told, on_stdout, on_stderr, max_output_bytes)
 
     def sandboxes(self) -> list[SandboxInfo]:
-        return [SandboxInfo.read(one) for one in self._pages("/sandboxes")]
+        return [SandboxInfo.read(one) for one in self.http.pages("/sandboxes")]
 
     def snapshots(self) -> list[Snapshot]:
-        return [Snapshot.read(one) for one in self._pages("/snapshots")]
+        return [Snapshot.read(one) for one in self.http.pages("/snapshots")]
 
     def remove_snapshot(self, tag: str) -> None:
         self.http.call("DELETE", f"/snapshots/{quote(tag, safe='')}")
-
-    def _pages(self, path: str) -> list[Any]:
-        found: list[Any] = []
-        cursor: str | None = None
-        while True:
-            page = Reader(self.http.call("GET", path, params={"cursor": cursor}))
-            found += page.items("items")
-            cursor = page.text_or_none("next")
-            if cursor is None:
-                return found

@@ -100,16 +100,8 @@ class Commands:
 
     def list(self) -> builtins.list[CommandInfo]:
         """Those that run, and those that the sandbox's log still tells of."""
-        found: builtins.list[CommandInfo] = []
-        cursor: str | None = None
-        while True:
-            page = Reader(
-                self._http.call("GET", f"{self._path}/commands", params={"cursor": cursor})
-            )
-            found += [CommandInfo.read(one) for one in page.items("items")]
-            cursor = page.text_or_none("next")
-            if cursor is None:
-                return found
+        told = self._http.pages(f"{self._path}/commands")
+        return [CommandInfo.read(one) for one in told]
 
     def connect(self, id: int) -> Command:
         """A command that was started before, by whomever."""

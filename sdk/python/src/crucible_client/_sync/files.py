@@ -9,6 +9,7 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import IO
 
 from crucible_client import trees
 from crucible_client._sync.http import SILENCE_S, Http
@@ -18,6 +19,7 @@ from crucible_client.reading import Reader
 from crucible_client.values import FileChange, FileEntry
 
 LARGEST_READ = 1 << 30
+LARGEST_DOWNLOAD = 4 << 30
 
 
 class Files:
@@ -140,21 +142,30 @@ class Files:
             )
         return Reader(told).whole("entries")
 
-    def download(self, path: str, target: str | os.PathLike[str]) -> None:
+    def download(
+        self, path: str, target: str | os.PathLike[str], *, max_bytes: int = LARGEST_DOWNLOAD
+    ) -> None:
         """A file, or a directory and all that is in it, from the sandbox to here. Nothing leaves `target`."""
         local = Path(target)
         entry = self.stat(path)
         if not entry.is_directory:
             with beside(lambda: local.open("wb")) as file:
                 with closing(self.stream(path)) as pieces:
-                    for piece in pieces:
-                        file.write(piece)
+                    _save(pieces, file, max_bytes)
             return
         with trees.scratch() as file:
             with self._http.pieces(self._archive, params={"path": path}) as pieces:
-                for piece in pieces:
-                    file.write(piece)
+                _save(pieces, file, max_bytes)
             beside(lambda: trees.unpack(file, local))
+
+
+def _save(pieces: Iterator[bytes], file: IO[bytes], most: int) -> None:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > most:
+            raise BadAnswer(f"There are more than {most} bytes", hint="Give a larger `max_bytes`")
+        file.write(piece)
 
 
 def _pieces(file: trees.Readable) -> Iterator[bytes]:

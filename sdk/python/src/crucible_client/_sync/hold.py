@@ -38,10 +38,10 @@ class Hold:
                 with closing(told) as following:
                     for event in following:
                         failures = 0 if event.kind == "held" else failures
-            except SandboxMissing:
-                return
-            except (CrucibleError, RuntimeError):
+            except (SandboxMissing, RuntimeError):
                 # RuntimeError: the client was closed meanwhile.
+                return
+            except CrucibleError:
                 failures += 1
             if not self._is_over:
                 sleep(_AGAIN_S)

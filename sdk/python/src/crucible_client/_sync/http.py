@@ -24,10 +24,12 @@ from crucible_client.errors import (
     from_problem,
 )
 from crucible_client.events import Event, EventDecoder, parse_json, parse_object
+from crucible_client.reading import Reader
 
 API = "/api/v1"
 LARGEST_ANSWER = 64 << 20
 LARGEST_PROBLEM = 1 << 20
+MOST_PAGES = 1000
 CONNECT_S = 10.0
 # Streams of events have a beat every fifteen seconds.
 SILENCE_S = 60.0
@@ -46,7 +48,11 @@ class Http:
         self._has_reached = False
         self._client = httpx.Client(
             base_url=address.url,
-            headers={"User-Agent": f"crucible-client/{__version__}", **address.headers},
+            headers={
+                "User-Agent": f"crucible-client/{__version__}",
+                "Accept-Encoding": "identity",
+                **address.headers,
+            },
             transport=make_transport(address),
             limits=LIMITS,
             # A proxy is for servers elsewhere: one on this machine speaks plain HTTP.
@@ -81,6 +87,18 @@ class Http:
                     raise
                 sleep(0.1 * attempt)
         raise AssertionError("unreachable")
+
+    def pages(self, path: str) -> list[Any]:
+        """The items of a list, from its first page to its last."""
+        found: list[Any] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = Reader(self.call("GET", path, params={"cursor": cursor}))
+            found += page.items("items")
+            cursor = page.text_or_none("next")
+            if cursor is None:
+                return found
+        raise BadAnswer(f"The server's list has more than {MOST_PAGES} pages")
 
     @contextmanager
     def pieces(
@@ -142,6 +160,9 @@ class Http:
         """An answer that says yes. Whatever it is asked for was not done if nobody was reached, or it was refused."""
         response = self._try(request)
         try:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                # A few bytes could become many: it was asked for none.
+                raise BadAnswer("The server's answer is compressed")
             if response.status_code >= 300:
                 raise _problem(response)
             yield response
