@@ -247,7 +247,9 @@ def test_rules_change_while_it_runs_and_everything_is_in_the_log(inside: Command
         with sqlite3.connect(inside.home / "records.sqlite") as records:
             lines = [
                 json.loads(row[0])
-                for row in records.execute("SELECT detail FROM audit ORDER BY number")
+                for row in records.execute(
+                    "SELECT detail FROM audit WHERE verb = 'exec' ORDER BY number"
+                )
             ]
         records.close()
         assert lines[0]["network"][0]["outcome"] == "denied"
