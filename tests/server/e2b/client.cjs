@@ -4,10 +4,10 @@ const { Sandbox } = require('e2b')
 
 const tell = (verb, ok, detail) => console.log(JSON.stringify({ verb, ok, ...detail }))
 
-async function attempt(verb, work) {
+async function attempt(verb, work, detail = {}) {
   try {
     await work()
-    tell(verb, true)
+    tell(verb, true, detail)
   } catch (error) {
     tell(verb, false, { trace: error.stack })
   }
@@ -24,6 +24,9 @@ async function main() {
   const box = await Sandbox.create(options)
   tell('create', true, { id: box.sandboxId })
 
+  await attempt('connect', async () => {
+    same((await Sandbox.connect(box.sandboxId)).sandboxId, box.sandboxId)
+  })
   await attempt('info', async () => {
     same((await box.getInfo()).metadata, { who: 'js' })
     same(await box.isRunning(), true)
@@ -41,6 +44,10 @@ async function main() {
     const handle = await box.commands.run('cat', { background: true, stdin: true })
     await box.commands.sendStdin(handle.pid, 'x\n')
     same(await handle.kill(), true)
+  })
+  await attempt('command timeout', async () => {
+    const failed = await box.commands.run('sleep 1000', { timeoutMs: 2_000 }).catch((error) => error)
+    same(failed.constructor.name, 'TimeoutError')
   })
   await attempt('terminal', async () => {
     let data = ''
@@ -75,6 +82,36 @@ async function main() {
     const url = await box.downloadUrl('s.txt', { useSignatureExpiration: 600 })
     same(await (await fetch(url)).text(), 'signature')
   })
+  await attempt('metrics', async () => {
+    same((await box.getMetrics())[0].memTotal > 0, true)
+  })
+  if (box.updateNetwork) {
+    await attempt('network', () => box.updateNetwork({ denyOut: ['0.0.0.0/0'], allowOut: ['example.com'] }))
+  } else {
+    tell('network', true, { absent: true })
+  }
+  if (box.createSnapshot) {
+    const tag = {}
+    await attempt('snapshot', async () => {
+      const taken = await box.createSnapshot()
+      const restored = await Sandbox.create(taken.snapshotId, { timeoutMs: 300_000 })
+      same(await restored.files.read('s.txt'), 'signature')
+      await restored.kill()
+      await Sandbox.deleteSnapshot(taken.snapshotId)
+      tag.tag = taken.snapshotId
+    }, tag)
+  } else {
+    tell('snapshot', true, { absent: true })
+  }
+  if (box.fork) {
+    await attempt('fork', async () => {
+      const [copy] = await box.fork()
+      same(await copy.files.read('s.txt'), 'signature')
+      await copy.kill()
+    })
+  } else {
+    tell('fork', true, { absent: true })
+  }
   await attempt('pause', async () => {
     await (box.pause ?? box.betaPause).call(box)
     const again = await Sandbox.connect(box.sandboxId)
