@@ -7,7 +7,7 @@ import time
 from tests.server.conftest import until
 from tests.server.scripted import Staged, new_box
 
-from crucible.sandbox.expiry import Expiry, expires_at
+from crucible.sandbox.expiry import expires_at
 from crucible.server.tokens import Scope
 
 BOX = "/api/v1/sandboxes/box"
@@ -71,13 +71,6 @@ async def test_a_lease_begins_when_the_sandbox_runs(staged: Staged) -> None:
     assert 0 < (left_s(staged) or 0) <= 60
     await new_box(staged, "short", lease_s=60.0, settings={"network": "off", "ttl_s": 20.0})
     assert 0 < (left_s(staged, "short") or 0) <= 20
-
-
-async def test_what_nobody_holds_any_more_is_removed(staged: Staged) -> None:
-    await new_box(staged, lease_s=4.0)
-    expiry = Expiry(staged.domain.manager)
-    while names(staged):
-        await expiry.expire()
 
 
 async def test_who_may_not_use_it_may_not_hold_it(staged: Staged) -> None:
