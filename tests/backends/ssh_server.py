@@ -18,6 +18,7 @@ from crucible.backends.worker.address import SshHost
 from crucible.programs import find_program
 
 DEADLINE_S = 60.0
+_PORTS_TRIED = 5
 USER = "root" if os.geteuid() == 0 else os.environ.get("USER", "root")
 
 
@@ -30,14 +31,12 @@ class SshServer:
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             **environment,
         }
-        self.port = _free_port()
+        self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
         self._make_key("host_key")
         self._make_key("user_key")
         shutil.copy(directory / "user_key.pub", directory / "authorized_keys")
-        public = (directory / "host_key.pub").read_text()
-        (directory / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")
-        (directory / "sshd_config").write_text(self._configuration())
 
     def host(self, **changes: object) -> SshHost:
         fields = {
@@ -55,12 +54,28 @@ class SshServer:
         return self._directory
 
     def start(self) -> None:
+        """The first time at a port that is free then; at the same one when it was cut."""
         if os.geteuid() == 0:
             # As the system's own service has it made before it starts one.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        if self.port:
+            assert self._listens(), (self._directory / "log").read_text()
+            return
+        for _ in range(_PORTS_TRIED):
+            self.port = _free_port()
+            public = (self._directory / "host_key.pub").read_text()
+            (self._directory / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}")
+            (self._directory / "sshd_config").write_text(self._configuration())
+            if self._listens():
+                return
+        raise AssertionError((self._directory / "log").read_text())
+
+    def _listens(self) -> bool:
+        """False if somebody else took the port meanwhile."""
         program = find_program("sshd")
         assert program is not None
         with (self._directory / "log").open("ab") as log:
+            self._log_begin = log.tell()
             self._process = subprocess.Popen(
                 [program, "-D", "-e", "-f", self._directory / "sshd_config"],
                 stdin=subprocess.DEVNULL,
@@ -69,10 +84,17 @@ class SshServer:
                 start_new_session=True,
             )
         deadline = time.monotonic() + DEADLINE_S
-        while not _is_open(self.port):
-            assert self._process.poll() is None, (self._directory / "log").read_text()
+        while not self._is_listening():
+            if self._process.poll() is not None:
+                return False
             assert time.monotonic() < deadline, "sshd did not listen"
             time.sleep(0.02)
+        return True
+
+    def _is_listening(self) -> bool:
+        """As this process of it says: asking its port would be a connection that is not ours to make."""
+        said = (self._directory / "log").read_bytes()[self._log_begin :]
+        return b"Server listening on 127.0.0.1 port %d." % self.port in said
 
     def cut(self) -> None:
         """Ends the server and every connection through it, at once and without a word."""
@@ -120,11 +142,6 @@ def _free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
-
-
-def _is_open(port: int) -> bool:
-    with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _descendants(pid: int) -> list[int]:

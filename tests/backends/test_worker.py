@@ -26,6 +26,8 @@ from crucible.backends.worker.backend import WorkerBackend
 from crucible.backends.worker.connection import Connection
 from crucible.backends.worker.machine import WorkerMachine
 from crucible.client.protocol import LENDING
+from crucible.config import Config, Ssh
+from crucible.diagnosis.doctor import diagnose
 from crucible.errors import (
     BackendUnusable,
     BadSetting,
@@ -441,6 +443,29 @@ async def test_what_only_the_worker_can_do_is_done_by_it(
         await machine.resume()
         assert (await machine.run(Command(argv=(b"true",)))).exit.status == 0
         await machine.close()
+
+
+def test_the_doctor_shows_a_worker_and_what_it_claims(
+    server: SshServer, here: Path, run: Run
+) -> None:
+    host = server.host()
+    ssh = Ssh(
+        host=host.host,
+        user=host.user,
+        port=host.port,
+        identity=host.identity,
+        known_hosts=host.known_hosts,
+    )
+    found = diagnose(Config(home=here, transport="ssh", ssh=ssh), deep=False)[-1]
+    assert (found.status, found.name) == ("ok", f"worker {host.user}@127.0.0.1")
+    assert "as it says itself: software-vm" in found.finding
+
+
+def test_the_doctor_tells_why_a_worker_is_not_there(here: Path) -> None:
+    ssh = Ssh(host="127.0.0.1", port=1)
+    found = diagnose(Config(home=here, transport="ssh", ssh=ssh), deep=False)[-1]
+    assert (found.status, found.name) == ("fail", "worker 127.0.0.1")
+    assert found.fix
 
 
 async def _boot(server: SshServer, short: Path, here: Path, lifetime: str) -> WorkerMachine:

@@ -55,9 +55,9 @@ class Remains:
         await asyncio.to_thread(backend.bury, record.directory, record.id, handle_of(record))
 
     def erase(self, record: SandboxRecord) -> None:
-        if not record.is_temporary:
-            backend = self._machines.backend(record.backend)
-            if isinstance(backend, KeepsElsewhere):
+        for backend in self._machines.backends:
+            is_its = backend.name == record.backend and not record.is_temporary
+            if is_its and isinstance(backend, KeepsElsewhere):
                 backend.forget(record.id)
         shutil.rmtree(record.directory, ignore_errors=True)
         self._secrets.forget(record.id)

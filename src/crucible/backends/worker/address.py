@@ -23,7 +23,7 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}\Z")
 # Host keys are checked, and one that is not known is no reason to trust it. Nothing of ours is at the worker's
 # disposal: no agent, no display, no forwarded port. A dead network is noticed after 45 s.
 _CAUTION: Final = (
-    "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10", "ServerAliveInterval=15",
+    "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=20", "ServerAliveInterval=15",
     "ServerAliveCountMax=3", "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes",
     "PermitLocalCommand=no", "RequestTTY=no", "EscapeChar=none",
 )  # fmt: skip

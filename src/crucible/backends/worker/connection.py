@@ -20,8 +20,8 @@ from crucible.errors import WorkerLacksCrucible, WorkerMismatch, WorkerUnreachab
 from crucible.values import dataclass
 from crucible.wire.generation import GENERATION
 
-OPEN_S: Final = 30.0
-ASK_S: Final = 60.0
+OPEN_S: Final = 60.0
+ASK_S: Final = 120.0
 LARGEST_GREETING: Final = 1 << 16
 _LARGEST_ERRORS = 4096
 _CLOSE_S = 2.0
