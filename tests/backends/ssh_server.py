@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from crucible.backends.worker.address import SshHost
+from crucible.backends.worker.address import CONTROL_PREFIX, SshHost
 from crucible.programs import find_program
 
 DEADLINE_S = 60.0
@@ -136,6 +136,13 @@ def ssh_server(environment: Mapping[str, str]) -> Iterator[SshServer]:
             yield server
         finally:
             server.cut()
+
+
+def end_shared(home: Path) -> None:
+    """Ends what keeps connections open to be shared, which would otherwise stay for a minute."""
+    for path in home.glob(f"{CONTROL_PREFIX}*"):
+        words = ["ssh", "-o", f"ControlPath={path}", "-O", "exit", "nobody"]
+        subprocess.run(words, capture_output=True, timeout=DEADLINE_S)
 
 
 def _free_port() -> int:

@@ -18,7 +18,7 @@ from tests.backends.scripted_worker import (
     scripted_manager,
     scripted_worker,
 )
-from tests.backends.ssh_server import SshServer, ssh_server
+from tests.backends.ssh_server import SshServer, end_shared, ssh_server
 from tests.conftest import Run
 
 from crucible.backends.worker.address import SshHost, Worker, by_command, by_ssh
@@ -73,6 +73,7 @@ def short() -> Iterator[Path]:
     """Where connections can be shared: logging in anew for every test would take most of the time."""
     with tempfile.TemporaryDirectory(prefix="ssh-") as name:
         yield Path(name)
+        end_shared(Path(name))
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ async def test_a_worker_says_who_it_is(
 
 
 async def test_a_command_that_begins_with_ssh_is_held_to_the_same_caution(
-    server: SshServer, here: Path, run: Run
+    server: SshServer, short: Path, run: Run
 ) -> None:
     host = server.host()
     words = (
@@ -124,7 +125,7 @@ async def test_a_command_that_begins_with_ssh_is_held_to_the_same_caution(
         "-o", "StrictHostKeyChecking=no", "-p", str(host.port), f"{host.user}@{host.host}", "--",
         "microvmctl",
     )  # fmt: skip
-    worker = by_command(words, here)
+    worker = by_command(words, short)
     assert worker.words.index("StrictHostKeyChecking=yes") < worker.words.index(
         "StrictHostKeyChecking=no"
     )
@@ -459,6 +460,7 @@ def test_the_doctor_shows_a_worker_and_what_it_claims(
     found = diagnose(Config(home=here, transport="ssh", ssh=ssh), deep=False)[-1]
     assert (found.status, found.name) == ("ok", f"worker {host.user}@127.0.0.1")
     assert "as it says itself: software-vm" in found.finding
+    end_shared(here)
 
 
 def test_the_doctor_tells_why_a_worker_is_not_there(here: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.backends.ssh_server import ssh_server
+from tests.backends.ssh_server import end_shared, ssh_server
 from tests.conftest import PREPARED, Run, own_home
 from tests.contract.gaps import REMOTE_ALSO, REMOTE_GAPS, REMOTE_LEFT_OUT, WORKER_LEFT_OUT
 from tests.server.conftest import serving
@@ -91,6 +91,7 @@ def own_manager(backend: str, home: Path, prepared: Path) -> Iterator[Manager]:
         records = open_records(home)
         yield Manager(config=Config(home=home), records=records, machines=Machines([worker]))
         records.close()
+        end_shared(home)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.backends.ssh_server import SshServer, ssh_server
+from tests.backends.ssh_server import SshServer, end_shared, ssh_server
 from tests.conftest import CommandLine, own_home
 
 pytestmark = pytest.mark.vm
@@ -31,7 +31,7 @@ def server(there: CommandLine) -> Iterator[SshServer]:
 
 
 @pytest.fixture
-def here(crucible: CommandLine, server: SshServer) -> CommandLine:
+def here(crucible: CommandLine, server: SshServer) -> Iterator[CommandLine]:
     host = server.host()
     crucible.environment |= {
         "LOCAL_MICROVM_TRANSPORT": "ssh",
@@ -41,7 +41,8 @@ def here(crucible: CommandLine, server: SshServer) -> CommandLine:
         "LOCAL_MICROVM_SSH_IDENTITY": host.identity,
         "LOCAL_MICROVM_SSH_KNOWN_HOSTS": host.known_hosts,
     }
-    return crucible
+    yield crucible
+    end_shared(crucible.home)
 
 
 def until(is_so: Callable[[], object]) -> None:

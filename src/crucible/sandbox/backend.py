@@ -187,6 +187,10 @@ class KeepsElsewhere(Protocol):
         """The sandbox is removed: so is what is kept of it, as soon as that can be."""
         ...
 
+    async def settled(self) -> None:
+        """Returns when nothing is under way that nobody waits for."""
+        ...
+
 
 @runtime_checkable
 class KeepsMachines(Backend, Protocol):

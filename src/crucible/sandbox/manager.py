@@ -28,7 +28,7 @@ from crucible.errors import (
 from crucible.images.catalog import Image, load_image, load_images
 from crucible.images.report import NOTICE, Report, silent
 from crucible.sandbox import seeding
-from crucible.sandbox.backend import Backend, Disk, Lifetime, Machine
+from crucible.sandbox.backend import Backend, Disk, KeepsElsewhere, Lifetime, Machine
 from crucible.sandbox.doors.doors import Doors
 from crucible.sandbox.doors.values import Values
 from crucible.sandbox.finishing import finish
@@ -57,6 +57,9 @@ OUR_FAULT = (BootFailed, GuestSilent, SetupError, TemplateDamaged)
 
 # For what the command of a `run` leaves running, where it has a volume to which that may still write.
 _RUN_GRACE_S = 5.0
+
+# For what is still to be removed on another host; what is not by then, whoever comes next sees to.
+_SETTLING_S = 15.0
 _NOTICE_S = 10.0
 
 
@@ -428,6 +431,11 @@ class Manager:
             self._let_go(held)
             held.log.close()
             await held.machine.detach()
+        for backend in self.backends:
+            if isinstance(backend, KeepsElsewhere):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_SETTLING_S):
+                        await backend.settled()
 
     async def _start(self, record: SandboxRecord) -> SandboxRecord:
         if record.id in self.held:

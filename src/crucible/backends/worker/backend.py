@@ -89,6 +89,7 @@ class WorkerBackend:
             self._claims = self._spare.claims
             self._believed_until = now + CLAIMS_S
             asyncio.get_running_loop().call_later(SPARE_S, self._begin_dropping)
+            self._sweep()
         return self._claims
 
     async def boot(self, plan: BootPlan) -> WorkerMachine:
