@@ -9,46 +9,55 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crucible.errors import BadSetting, suggestion
+from crucible.values import dataclass
 
 _MAX_BYTES = 1 << 20
 _WRITABLE_BY_OTHERS = 0o022
 
 
-class Key(NamedTuple):
-    """`kind` is what TOML gives; `said` is how an error asks for it."""
+# Each kind of value that TOML gives, as an error asks for it.
+_SAID = {
+    list: "a list of texts",
+    str: "a text in quotes",
+    int: "a whole number",
+    bool: "true or false",
+}
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
     kind: type
-    said: str
     variable: str
 
 
 KEYS = {
     "registries": {
-        "mirrors": Key(list, "a list of texts", "CRUCIBLE_REGISTRY_MIRRORS"),
-        "insecure": Key(list, "a list of texts", "CRUCIBLE_INSECURE_REGISTRIES"),
-        "certs": Key(str, "a text in quotes", "CRUCIBLE_REGISTRY_CERTS"),
+        "mirrors": Key(kind=list, variable="CRUCIBLE_REGISTRY_MIRRORS"),
+        "insecure": Key(kind=list, variable="CRUCIBLE_INSECURE_REGISTRIES"),
+        "certs": Key(kind=str, variable="CRUCIBLE_REGISTRY_CERTS"),
     },
     "images": {
-        "limit_mb": Key(int, "a whole number", "CRUCIBLE_IMAGE_LIMIT_MIB"),
+        "limit_mb": Key(kind=int, variable="CRUCIBLE_IMAGE_LIMIT_MIB"),
     },
     "provider": {
-        "mode": Key(str, "a text in quotes", "SANDBOX_PROVIDER"),
-        "fallback_to_remote": Key(bool, "true or false", "LOCAL_MICROVM_FALLBACK_TO_REMOTE"),
-        "transport": Key(str, "a text in quotes", "LOCAL_MICROVM_TRANSPORT"),
-        "backend_cli": Key(str, "a text in quotes", "LOCAL_MICROVM_BACKEND_CLI"),
-        "ssh_host": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_HOST"),
-        "ssh_user": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_USER"),
-        "ssh_port": Key(int, "a whole number", "LOCAL_MICROVM_SSH_PORT"),
-        "ssh_identity": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_IDENTITY"),
-        "ssh_known_hosts": Key(str, "a text in quotes", "LOCAL_MICROVM_SSH_KNOWN_HOSTS"),
+        "mode": Key(kind=str, variable="SANDBOX_PROVIDER"),
+        "fallback_to_remote": Key(kind=bool, variable="LOCAL_MICROVM_FALLBACK_TO_REMOTE"),
+        "transport": Key(kind=str, variable="LOCAL_MICROVM_TRANSPORT"),
+        "backend_cli": Key(kind=str, variable="LOCAL_MICROVM_BACKEND_CLI"),
+        "ssh_host": Key(kind=str, variable="LOCAL_MICROVM_SSH_HOST"),
+        "ssh_user": Key(kind=str, variable="LOCAL_MICROVM_SSH_USER"),
+        "ssh_port": Key(kind=int, variable="LOCAL_MICROVM_SSH_PORT"),
+        "ssh_identity": Key(kind=str, variable="LOCAL_MICROVM_SSH_IDENTITY"),
+        "ssh_known_hosts": Key(kind=str, variable="LOCAL_MICROVM_SSH_KNOWN_HOSTS"),
     },
 }
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
     """A value as the variable would have it, and where it comes from."""
 
     text: str
@@ -64,7 +73,7 @@ def gather(environment: Mapping[str, str], *, only: str = "") -> dict[str, Given
     for keys in KEYS.values():
         for key in keys.values():
             if text := environment.get(key.variable):
-                found[key.variable] = Given(text, key.variable)
+                found[key.variable] = Given(text=text, origin=key.variable)
     return found
 
 
@@ -92,7 +101,7 @@ def _read(path: Path | None, only: str) -> dict[str, Given]:
                 raise BadSetting(
                     f"{path} has no use for {name!r} in [{section}]", hint=suggestion(name, keys)
                 )
-            found[key.variable] = Given(_text(key, value, where), where)
+            found[key.variable] = Given(text=_text(key, value, where), origin=where)
     return found
 
 
@@ -105,7 +114,7 @@ def _text(key: Key, value: object, where: str) -> str:
         return "true" if value else "false"
     elif type(value) is key.kind and value != "":
         return str(value)
-    raise BadSetting(f"{where} is {repr(value)[:80]}", hint=f"It must be {key.said}")
+    raise BadSetting(f"{where} is {repr(value)[:80]}", hint=f"It must be {_SAID[key.kind]}")
 
 
 def _load(path: Path | None, only: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ _MIRRORS = "CRUCIBLE_REGISTRY_MIRRORS"
 _INSECURE = "CRUCIBLE_INSECURE_REGISTRIES"
 _CERTIFICATES = "CRUCIBLE_REGISTRY_CERTS"
 _LIMIT = "CRUCIBLE_IMAGE_LIMIT_MIB"
-_NOTHING = Given("", "")
+_NOTHING = Given(text="", origin="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> RegistrySetti
         mirrors=tuple(_mirror(mirrors.origin, item) for item in _items(mirrors)),
         insecure=frozenset(_host(insecure.origin, item) for item in _items(insecure)),
         certificates=_certificates(values, given.get(_CERTIFICATES, _NOTHING)),
-        limit_bytes=_limit(given.get(_LIMIT, Given(str(DEFAULT_LIMIT_MIB), "default"))) << 20,
+        limit_bytes=_limit(given.get(_LIMIT, Given(text=str(DEFAULT_LIMIT_MIB), origin="default")))
+        << 20,
     )
 
 
