@@ -185,7 +185,8 @@ def _alive(place: Place, caller: Caller, count: int) -> list[Figure]:
         list(crowd.map(start, names))
         ready = time.perf_counter() - began
         list(crowd.map(use, names))
-        running = sum(record.state == "running" for record in place.records())
+        alive = [record for record in place.records() if record.state == "running"]
+        running = len({record.name for record in alive}.intersection(names))
         held = held_mb(place)
         list(crowd.map(remove, names))
     reason = f" ({sorted(failed)[0]})" if failed else ""
