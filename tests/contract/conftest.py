@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from tests.backends.ssh_server import end_shared, ssh_server
 from tests.conftest import PREPARED, Run, own_home
-from tests.contract.gaps import REMOTE_ALSO, REMOTE_GAPS, REMOTE_LEFT_OUT, WORKER_LEFT_OUT
+from tests.contract.gaps import (
+    REMOTE_ALSO,
+    REMOTE_GAPS,
+    REMOTE_LEFT_OUT,
+    WORKER_LEFT_OUT,
+    WORKER_WITH_ALL,
+)
 from tests.server.conftest import serving
 
 from crucible import assemble
@@ -41,12 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent != Path(__file__).parent:
             continue
         test, _, values = item.name.partition("[")
-        if WORKER in values and test in WORKER_LEFT_OUT:
-            items.remove(item)
+        if WORKER in values:
+            is_further = (test, WORKER) in seen and test not in WORKER_WITH_ALL
+            seen.add((test, WORKER))
+            if is_further or test in WORKER_LEFT_OUT:
+                items.remove(item)
         if REMOTE not in values:
             continue
-        is_further = test in seen and item.name not in REMOTE_ALSO
-        seen.add(test)
+        is_further = (test, REMOTE) in seen and item.name not in REMOTE_ALSO
+        seen.add((test, REMOTE))
         if is_further or test in REMOTE_GAPS or test in REMOTE_LEFT_OUT:
             items.remove(item)
 

@@ -95,3 +95,12 @@ WORKER_LEFT_OUT: Final = frozenset(
         "test_what_runs_in_the_background_outlives_its_command",
     }
 )
+
+# Of a test's further values the first is tried over ssh, and of these all: bytes are what it could spoil.
+WORKER_WITH_ALL: Final = frozenset(
+    {
+        "test_a_file_comes_back_as_it_was_written",
+        "test_arguments_arrive_as_they_are",
+        "test_odd_names_survive_writing_listing_renaming_and_removing",
+    }
+)
