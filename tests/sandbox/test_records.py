@@ -182,6 +182,17 @@ def test_a_writer_that_dies_in_the_middle_leaves_the_state_before(
     records.add(sandbox(tmp_path, "next"))
 
 
+def test_records_of_the_format_before_are_taken_along(tmp_path: Path, records: Records) -> None:
+    written = records.add(sandbox(tmp_path, "box"))
+    records.close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as database:
+        database.execute("ALTER TABLE sandboxes DROP COLUMN placed")
+        database.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        with closing(open_records(tmp_path)) as again:
+            assert again.find("box") == written
+
+
 def test_state_of_a_newer_version_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(sqlite3.connect(path)) as database:
