@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -56,6 +57,9 @@ class There(Here):
     def check(self, spec: SandboxSpec) -> None:
         if spec.secrets:
             raise Unsupported("no secrets there")
+
+    def may_run(self, directory: Path) -> bool:
+        return False
 
     def image(self, name: str) -> Image:
         raise NotImplementedError

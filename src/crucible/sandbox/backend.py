@@ -174,6 +174,10 @@ class RemoteBackend(Backend, Protocol):
         """Raises Unsupported by name for what a specification promises and this backend cannot keep."""
         ...
 
+    def may_run(self, directory: Path) -> bool:
+        """Whether something of the sandbox with that directory may still be there; not, once it was ended or buried."""
+        ...
+
     def image(self, name: str) -> Image:
         """What stands for an image of that name, which is not on this host."""
         ...

@@ -158,7 +158,15 @@ class Manager:
                 finally:
                     await finish(self._end(held))
             finally:
-                self.remains.erase(record)
+                self._erase_or_leave(record)
+
+    def _erase_or_leave(self, record: SandboxRecord) -> None:
+        """What may still run elsewhere keeps its record, in nobody's hands: whoever comes next ends it."""
+        is_remote = self.machines.backend(record.backend).is_remote
+        if is_remote and self.machines.remote().may_run(record.directory):
+            self.records.update(record.id, holder_pid=None, holder_started="")
+        else:
+            self.remains.erase(record)
 
     def note_stages(self, stages: Sequence[tuple[str, float]]) -> None:
         """For whoever asks how fast things go; nobody does in a process that ends with its command."""

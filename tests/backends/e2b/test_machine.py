@@ -10,10 +10,11 @@ import pytest
 from tests.backends.e2b.elsewhere import access, key_of, managing, remote_names
 from tests.server.scripted import Staged
 
-from crucible.backends.e2b.backend import ID_NAME
 from crucible.backends.e2b.process import WINDOW
+from crucible.backends.e2b.promises import ID_NAME
 from crucible.errors import (
     BackendUnusable,
+    BootFailed,
     CommandNotFound,
     CrucibleError,
     GuestGone,
@@ -212,6 +213,29 @@ async def test_a_record_stays_while_its_sandbox_cannot_be_ended(
         assert len(remote_names(provider)) == 1
         await opening.__aexit__(None, None, None)
         assert remote_names(provider) == []
+
+
+async def test_one_that_could_not_be_ended_keeps_its_record_for_the_next(
+    provider: Staged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crucible.sandbox.reconcile import bury_dead_temporaries
+
+    home = tmp_path / "home"
+    remove = provider.domain.manager.remove
+
+    async def refuse(name: str, *, force: bool = False) -> None:
+        raise BootFailed("the provider is unwell")
+
+    async with managing(home, access(provider)) as manager:
+        monkeypatch.setattr(provider.domain.manager, "remove", refuse)
+        with pytest.raises(CrucibleError):
+            async with manager.open(SPEC) as held:
+                pass
+        assert [record.name for record in manager.records.sandboxes()] == [held.record.name]
+        monkeypatch.setattr(provider.domain.manager, "remove", remove)
+        await asyncio.to_thread(_in_thread, home, access(provider), bury_dead_temporaries)
+        assert manager.records.sandboxes() == []
+    assert remote_names(provider) == []
 
 
 def _in_thread(home: Path, environment: dict[str, str], work: Any) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from crucible.backends.e2b import promises
+from crucible.backends.e2b.promises import ID_NAME
 from crucible.backends.e2b.sdk import REQUEST_S, Access, load, translated
 from crucible.errors import CrucibleError, GuestGone, PrerequisiteMissing, RemoteRefused
 from crucible.images.catalog import Image
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from crucible.backends.e2b.machine import E2BMachine
     from crucible.sandbox.spec import SandboxSpec
 
-# In a sandbox's directory: the id that the provider knows it by.
-ID_NAME: Final = "remote-id"
 # In the metadata of what is made there: the id of our record, so that what was never written down is found, too.
 MARK: Final = "crucible_id"
 LEASE_S: Final = {"command": 300, "sandbox": 3600}
@@ -109,7 +108,7 @@ class E2BBackend:
 
     def bury(self, directory: Path, sandbox_id: str, handle: MachineHandle | None) -> None:
         known = self._written(directory) or ("" if handle is None else handle.detail)
-        if not known and not _was_asked_for(directory):
+        if not known and not self.may_run(directory):
             return
         if not self._access.key:
             raise RemoteRefused(
@@ -121,6 +120,10 @@ class E2BBackend:
             given = self._access.given(request_s=BURY_S)
             for remote_id in [known] if known else self._found(sandbox_id):
                 sandbox.kill(sandbox_id=remote_id, **given)
+        (directory / ID_NAME).unlink(missing_ok=True)
+
+    def may_run(self, directory: Path) -> bool:
+        return (directory / ID_NAME).exists()
 
     async def _created(self, plan: BootPlan, lease_s: int) -> Any:
         (plan.directory / ID_NAME).write_text("")
@@ -180,7 +183,3 @@ class E2BBackend:
 async def _unmake(making: asyncio.Future[Any]) -> None:
     with contextlib.suppress(Exception):
         await (await making).kill()
-
-
-def _was_asked_for(directory: Path) -> bool:
-    return (directory / ID_NAME).exists()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from crucible.backends.e2b.files import E2BFiles
 from crucible.backends.e2b.process import E2BProcess
-from crucible.backends.e2b.promises import unsupported
+from crucible.backends.e2b.promises import ID_NAME, unsupported
 from crucible.backends.e2b.sdk import Access, translated
 from crucible.backends.e2b.watch import E2BWatch
 from crucible.backends.e2b.wire import Wire
@@ -182,6 +182,7 @@ class E2BMachine:
         await self.detach()
         with translated(self._access, self._plan.name), contextlib.suppress(GuestGone):
             await self._sandbox.kill(request_timeout=END_S)
+        (self._plan.directory / ID_NAME).unlink(missing_ok=True)
         self._end("it was ended")
 
     async def _keep(self) -> None:

@@ -12,6 +12,8 @@ from crucible.sandbox.spec import (
 )
 
 NAME = "remote_e2b"
+# In a sandbox's directory for as long as it may be there: the id that the provider knows it by.
+ID_NAME = "remote-id"
 # Stands where a user's name would, for the one that the template gives its commands.
 USUAL_USER = "(the template's)"
 _HERE = "Use a machine of this host: --provider local_microvm"
