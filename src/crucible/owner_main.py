@@ -1,4 +1,4 @@
-"""`python -m crucible.owner_main [--daemon [--http HOST:PORT] [--foreground]]`: the owner as a process of its own.
+"""`python -m crucible.owner_main [--daemon [--http HOST:PORT …] [--foreground]]`: the owner as a process of its own.
 
 Its standard output is for whoever started it: one line of JSON if it cannot begin, and then why. In the foreground
 that is a person or a supervisor, who reads standard error.
@@ -38,15 +38,22 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _serve(words: Sequence[str]) -> bool:
-    """`--http HOST:PORT` opens the HTTP doors as well. `crucible daemon start` has checked it."""
+    """`--http HOST:PORT` opens the HTTP doors as well, with the options of `crucible serve` that say how they are.
+
+    `crucible daemon start` has checked the words.
+    """
     config = load_config()
     if "--http" not in words:
         return run_owner(config, stays="--daemon" in words, doors_later=_own_door)
+    from crucible.server.doorway import OPTIONS, PUBLIC, doorway
     from crucible.server.listening import Address
     from crucible.server.serving import run_with_doors
 
+    given = {name: words[words.index(f"--{name}") + 1] for name in OPTIONS if f"--{name}" in words}
+    way = doorway(given, is_public=f"--{PUBLIC}" in words)
     host, _, port = words[words.index("--http") + 1].rpartition(":")
-    return run_with_doors(config, Address(host=host.strip("[]"), port=int(port)))
+    address = Address(host=host.strip("[]"), port=int(port), tls=way.tls, e2b=way.e2b)
+    return run_with_doors(config, address)
 
 
 async def _own_door(service: Service) -> Doors:

@@ -42,6 +42,12 @@ KEYS = {
     "images": {
         "limit_mb": Key(kind=int, variable="CRUCIBLE_IMAGE_LIMIT_MIB"),
     },
+    "server": {
+        "tls_cert": Key(kind=str, variable="CRUCIBLE_TLS_CERT"),
+        "tls_key": Key(kind=str, variable="CRUCIBLE_TLS_KEY"),
+        "e2b_domain": Key(kind=str, variable="CRUCIBLE_E2B_DOMAIN"),
+        "e2b_public": Key(kind=bool, variable="CRUCIBLE_E2B_PUBLIC"),
+    },
     "provider": {
         "mode": Key(kind=str, variable="SANDBOX_PROVIDER"),
         "fallback_to_remote": Key(kind=bool, variable="LOCAL_MICROVM_FALLBACK_TO_REMOTE"),

@@ -41,7 +41,8 @@ def root_text() -> str:
 
 
 @cache
-def server_context(*names: str, protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
+def server_pair(*names: str) -> tuple[bytes, bytes]:
+    """A certificate for these names and its key, as PEM."""
     root, root_key = _root()
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.datetime.now(datetime.UTC)
@@ -62,17 +63,20 @@ def server_context(*names: str, protocols: tuple[str, ...] = ()) -> ssl.SSLConte
         )
         .sign(root_key, hashes.SHA256())
     )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private
+
+
+@cache
+def server_context(*names: str, protocols: tuple[str, ...] = ()) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "server.pem"
-        file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
+        file.write_bytes(b"".join(server_pair(*names)))
         context.load_cert_chain(file)
     if protocols:
         context.set_alpn_protocols(list(protocols))

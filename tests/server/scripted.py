@@ -209,6 +209,25 @@ class PlayedFiles:
         raise Unsupported(f"No files are played here ({name})")
 
 
+class PlayedConnection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(65_536)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close_write(self) -> None:
+        self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.transport.abort()
+
+
 class PlayedMachine:
     stages: tuple[Stage, ...] = ()
 
@@ -216,6 +235,7 @@ class PlayedMachine:
         self.name = plan.name
         self.files = PlayedFiles()
         self.processes: list[PlayedProcess] = []
+        self.ports: dict[int, int] = {}
         self._parts = parts
         self._streams = itertools.count(1)
         self._ended = asyncio.get_running_loop().create_future()
@@ -241,6 +261,12 @@ class PlayedMachine:
         process = PlayedProcess(self, command, next(self._streams), part)
         self.processes.append(process)
         return process
+
+    async def dial(self, port: int) -> PlayedConnection:
+        """Who listens in the machine is played by a server on loopback; see `ports`."""
+        if port not in self.ports:
+            raise GuestRefused("unreachable", "connection refused")
+        return PlayedConnection(*await asyncio.open_connection("127.0.0.1", self.ports[port]))
 
     async def die(self, why: str = "it was killed") -> None:
         for process in self.processes:
@@ -346,7 +372,7 @@ class Staged(Server):
 
 
 @asynccontextmanager
-async def staging(home: Path) -> AsyncIterator[Staged]:
+async def staging(home: Path, **options: Any) -> AsyncIterator[Staged]:
     make_base(home)
     backend = PlayedBackend()
     manager = Manager(
@@ -354,7 +380,7 @@ async def staging(home: Path) -> AsyncIterator[Staged]:
         records=open_records(home),
         machines=Machines([backend]),  # type: ignore[list-item]
     )
-    async with opened(manager) as doors:
+    async with opened(manager, **options) as doors:
         stage = Staged(doors)
         stage.backend = backend
         yield stage

@@ -131,6 +131,20 @@ class DoorTaken(DoorError):
         )
 
 
+class TlsUnusable(DoorError):
+    """The certificate that the server was to show, or its key, is not there or is no good."""
+
+    code = "tls-unusable"
+
+    def __init__(self, path: str, why: str, command: str = "") -> None:
+        super().__init__(
+            f"{path} cannot be used for TLS: {why}",
+            hint=f"{command} {path}"
+            if command
+            else "Give a certificate and its key, both as PEM: --tls-cert and --tls-key",
+        )
+
+
 class DoorOpen(DoorError):
     """Somebody serves these sandboxes already."""
 

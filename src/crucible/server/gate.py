@@ -36,12 +36,16 @@ _FAILURES_PER_SECOND = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What holds for one listener. `trusts_peer`: nobody but the user whose sandboxes these are can reach it."""
+    """What holds for one listener. `trusts_peer`: nobody but the user whose sandboxes these are can reach it.
+
+    Beneath `domain` are names that a wire may have for its own.
+    """
 
     trusts_peer: bool = False
     needs_token: bool = True
     host_names: Collection[str] = ()
     requests_per_second: int = 0
+    domain: str = ""
 
 
 class Gate:
@@ -64,7 +68,7 @@ class Gate:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id = _request_id(connection)
         passage = _Passage(scope, receive, send, request_id)
-        wire = next(wire for wire in self._wires if wire.has(scope["path"]))
+        wire = self._wire_for(connection)
         began = time.perf_counter()
         try:
             self._admit(connection, wire)
@@ -82,14 +86,27 @@ class Gate:
         finally:
             self._journal.note(scope, passage.status, time.perf_counter() - began)
 
+    def _wire_for(self, connection: HTTPConnection) -> Wire:
+        """By the name that was called, if that belongs to a wire; else by the path."""
+        label = hosts.label_beneath(connection, self._rules.domain)
+        if label is not None:
+            for wire in self._wires:
+                place = wire.places(label) if wire.places is not None else None
+                if place is not None:
+                    connection.state.place = place
+                    return wire
+        path = connection.scope["path"]
+        return next(wire for wire in self._wires if wire.has(path))
+
     def _admit(self, connection: HTTPConnection, wire: Wire) -> None:
         rules = self._rules
         if rules.trusts_peer:
             connection.state.caller = owner_caller()
             return
-        hosts.check_host(connection, rules.host_names)
+        if wire.places is None:
+            hosts.check_host(connection, rules.host_names)
         hosts.check_origin(connection)
-        if connection.scope["path"] in PUBLIC:
+        if wire.places is None and connection.scope["path"] in PUBLIC:
             connection.state.caller = ANYBODY
             return
         if not rules.needs_token:
@@ -107,7 +124,8 @@ class Gate:
     def _caller(self, connection: HTTPConnection, wire: Wire) -> Caller:
         """A browser has no way to send a token with a WebSocket; a ticket in the address is good once."""
         ticket = connection.query_params.get("ticket")
-        if connection.scope["type"] == "websocket" and ticket is not None:
+        is_ours = wire.places is None
+        if is_ours and connection.scope["type"] == "websocket" and ticket is not None:
             return ticket_caller(self._domain, connection, ticket)
         return wire.authenticate(self._domain, connection)
 

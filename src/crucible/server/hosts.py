@@ -26,6 +26,15 @@ def check_host(connection: HTTPConnection, names: Collection[str]) -> None:
         )
 
 
+def label_beneath(connection: HTTPConnection, domain: str) -> str | None:
+    """The one label that a request's Host has before the domain; None if it is no such name."""
+    host = _name_in(connection.headers.get("host", ""))
+    if not domain or host is None or not host.endswith(f".{domain}"):
+        return None
+    label = host[: -len(domain) - 1]
+    return label if label and "." not in label else None
+
+
 def check_origin(connection: HTTPConnection) -> None:
     """Programs send no Origin. A browser does, and only pages that this server itself showed may call."""
     origin = connection.headers.get("origin")
@@ -48,10 +57,12 @@ def _name_in(host: str) -> str | None:
     if not _HOST.match(host):
         return None
     try:
-        name = urlsplit(f"//{host}").hostname
+        parts = urlsplit(f"//{host}")
+        # Raises for one that is none.
+        _ = parts.port
     except ValueError:
         return None
-    return name
+    return parts.hostname
 
 
 def _is_address(host: str) -> bool:

@@ -19,8 +19,10 @@ from uvicorn.server import ServerState
 from crucible.errors import BadSetting, DoorTaken
 from crucible.server.app import build_app, own_wire
 from crucible.server.domain import Domain
+from crucible.server.doorway import E2bDomain
 from crucible.server.gate import Gate, Rules
 from crucible.server.journal import Journal
+from crucible.server.tls import Certificate, TlsFiles
 from crucible.server.tracing import load_tracing
 from crucible.server.wire import Wire
 from crucible.values import dataclass
@@ -38,13 +40,15 @@ _PEER = struct.Struct("3i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where TCP callers come in. With port 0 any free one is taken."""
+    """Where TCP callers come in, with `tls` by HTTPS alone. With port 0 any free one is taken."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     needs_token: bool = True
     host_names: Collection[str] = ()
     requests_per_second: int = 200
+    tls: TlsFiles | None = None
+    e2b: E2bDomain | None = None
 
     def __post_init__(self) -> None:
         if not self.needs_token and self.host not in ("127.0.0.1", "::1", "localhost"):
@@ -72,6 +76,9 @@ class HttpDoors:
         self._journal = journal or Journal(tracing=load_tracing())
         self.app.state.journal = self._journal
         self._address = address
+        # What is wrong with its files shall be known before anything is opened.
+        tls = address.tls if address is not None else None
+        self._certificate = Certificate(tls) if tls is not None else None
         self._listeners: list[_Listener] = []
 
     async def open(self) -> None:
@@ -81,13 +88,14 @@ class HttpDoors:
         if self._address is not None:
             address = self._address
             sock = _tcp_socket(address)
-            self.url = _url(sock)
+            self.url = _url(sock, "http" if self._certificate is None else "https")
             rules = Rules(
                 needs_token=address.needs_token,
                 host_names=frozenset(name.lower() for name in (address.host, *address.host_names)),
                 requests_per_second=address.requests_per_second,
+                domain=address.e2b.name if address.e2b is not None else "",
             )
-            await self._serve(sock, rules)
+            await self._serve(sock, rules, self._certificate)
         for wire in self._wires:
             if wire.begin is not None:
                 wire.begin()
@@ -104,9 +112,11 @@ class HttpDoors:
         self._listeners.clear()
         await asyncio.to_thread(self._journal.close)
 
-    async def _serve(self, sock: socket.socket, rules: Rules) -> None:
+    async def _serve(
+        self, sock: socket.socket, rules: Rules, certificate: Certificate | None = None
+    ) -> None:
         gate = Gate(self.app, self.domain, self._wires, self._journal, rules)
-        self._listeners.append(await _Listener.open(_config(gate), sock))
+        self._listeners.append(await _Listener.open(_config(gate), sock, certificate))
 
 
 class _Listener:
@@ -117,11 +127,20 @@ class _Listener:
         self._state = state
 
     @classmethod
-    async def open(cls, config: uvicorn.Config, sock: socket.socket) -> _Listener:
+    async def open(
+        cls, config: uvicorn.Config, sock: socket.socket, certificate: Certificate | None = None
+    ) -> _Listener:
         config.load()
         state = ServerState()
+        options: dict[str, Any] = {}
+        if certificate is not None:
+            options = {
+                "ssl": certificate.context,
+                "ssl_handshake_timeout": HEADERS_S,
+                "ssl_shutdown_timeout": DRAIN_S,
+            }
         server = await asyncio.get_running_loop().create_server(
-            lambda: _Protocol(config=config, server_state=state, app_state={}), sock=sock
+            lambda: _Protocol(config=config, server_state=state, app_state={}), sock=sock, **options
         )
         return cls(server, state)
 
@@ -202,9 +221,9 @@ def _peer_uid(sock: Any) -> int:
     return int(uid)
 
 
-def _url(sock: socket.socket) -> str:
+def _url(sock: socket.socket, scheme: str) -> str:
     host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _unix_socket(home: Path) -> socket.socket:

@@ -31,7 +31,8 @@ def http_doors(
         snapshots=service.snapshots,
         store=store,
     )
-    return HttpDoors(domain, address=address, wires=all_wires(domain), journal=journal)
+    wires = all_wires(domain, address.e2b if address is not None else None)
+    return HttpDoors(domain, address=address, wires=wires, journal=journal)
 
 
 class _Announced:

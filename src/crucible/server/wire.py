@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -18,6 +19,8 @@ from crucible.values import dataclass
 Authenticate = Callable[[Domain, HTTPConnection], Caller]
 # An error of the gate or of a route, with the id of the request, in the words of that API.
 Refuse = Callable[[CrucibleError, str], Response]
+# What a name's label beneath the server's domain means, for the request's state; None if there is no such name.
+Places = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,9 @@ class Wire:
     `begin` is called once the doors are open: for what goes on without anybody asking.
 
     One whose clients cannot take a prefix has `roots` instead, and gets the paths under these whole.
+
+    One whose clients know nothing but a domain has `places`. It gets every path of the names that it knows and no
+    other request, and finds what the name means at `request.state.place`.
 
     An `app` finds the domain at `request.app.state.domain` and its caller at `request.state.caller`.
     """
@@ -38,8 +44,11 @@ class Wire:
     authenticate: Authenticate = token_caller
     refuse: Refuse = problem
     begin: Callable[[], None] | None = None
+    places: Places | None = None
 
     def has(self, path: str) -> bool:
+        if self.places is not None:
+            return False
         places = self.roots or (self.prefix,)
         return any(path == place or path.startswith(f"{place}/") for place in places)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crucible.cli.commands.serve import DOORWAY
 from crucible.cli.grammar import JSON, Arguments, BadUsage, Command, Option
 from crucible.errors import DaemonRunning
 
@@ -19,7 +20,7 @@ _DEFAULT_LINES = "100"
 def start(arguments: Arguments) -> int:
     from crucible.cli import render
 
-    words = _door_words(arguments.value("http"))
+    words = _door_words(arguments)
     if arguments.flag("foreground"):
         return _serve(words)
     found, was_started = _daemon().start(words)
@@ -95,13 +96,27 @@ def _daemon() -> Daemon:
     return Daemon(load_config().home)
 
 
-def _door_words(http: str | None) -> list[str]:
+def _door_words(arguments: Arguments) -> list[str]:
+    from pathlib import Path
+
+    http = arguments.value("http")
+    names = [option.long for option in DOORWAY]
     if http is None:
+        if given := [name for name in names if arguments.flag(name)]:
+            raise BadUsage(f"--{given[0]} is for the HTTP API", hint="Give --http as well")
         return []
     host, colon, port = http.rpartition(":")
     if not (host and colon and port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
         raise BadUsage(f"--http is {http!r}", hint="Write it like 127.0.0.1:7070")
-    return ["--http", http]
+    words = ["--http", http]
+    for option in DOORWAY:
+        value = arguments.value(option.long) if option.metavar else None
+        if value is not None:
+            is_file = option.metavar == "FILE"
+            words += [f"--{option.long}", str(Path(value).absolute()) if is_file else value]
+        elif not option.metavar and arguments.flag(option.long):
+            words.append(f"--{option.long}")
+    return words
 
 
 def _serve(words: list[str]) -> int:
@@ -174,6 +189,7 @@ COMMANDS = (
                         "serve the HTTP API there as well, as `crucible serve` does",
                         metavar="HOST:PORT",
                     ),
+                    *DOORWAY,
                     Option("foreground", "stay in this process, for a supervisor"),
                 ),
                 summary="Start the daemon; it takes over what is running",

@@ -23,14 +23,19 @@ def serve(arguments: Arguments) -> int:
 
 
 def _address(arguments: Arguments) -> Address:
+    from crucible.server.doorway import OPTIONS, PUBLIC, doorway
     from crucible.server.listening import DEFAULT_HOST, DEFAULT_PORT, Address
 
+    given = {name: value for name in OPTIONS if (value := arguments.value(name)) is not None}
+    way = doorway(given, is_public=arguments.flag(PUBLIC))
     return Address(
         host=arguments.value("host") or DEFAULT_HOST,
         port=_whole(arguments, "port", DEFAULT_PORT, _LARGEST_PORT),
         needs_token=not arguments.flag("no-auth"),
         host_names=tuple(arguments.values("allow-host")),
         requests_per_second=_whole(arguments, "rate-limit", 200, _LARGEST_RATE),
+        tls=way.tls,
+        e2b=way.e2b,
     )
 
 
@@ -47,6 +52,14 @@ def _whole(arguments: Arguments, option: str, usual: int, most: int) -> int:
     return int(text)
 
 
+DOORWAY = (
+    Option("tls-cert", "serve HTTPS with this certificate, a PEM file", metavar="FILE"),
+    Option("tls-key", "the certificate's key, a PEM file of yours alone", metavar="FILE"),
+    Option(
+        "e2b-domain", "serve E2B's clients that know a domain alone, under it", metavar="DOMAIN"
+    ),
+    Option("e2b-public", "let who knows a sandbox's id reach its ports without a token"),
+)
 COMMANDS = (
     Command(
         "serve",
@@ -69,6 +82,7 @@ the socket http.sock in the state directory. Named sandboxes go on when the serv
                 "requests a second of one caller, 0 for no limit (default: 200)",
                 metavar="N",
             ),
+            *DOORWAY,
         ),
         examples=(
             ("crucible serve", "serve programs of this machine that have a token"),

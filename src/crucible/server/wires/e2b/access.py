@@ -15,6 +15,7 @@ from crucible.server.auth import ANYBODY, Caller, caller_with, token_caller
 from crucible.server.domain import Domain, domain_of
 from crucible.server.tokens import Scope
 from crucible.server.wires.e2b.facts import facts_of
+from crucible.server.wires.e2b.names import ENVD_PORT, called_place
 
 ID_HEADER = "e2b-sandbox-id"
 # Which of them a client sends is by the port that it means.
@@ -34,7 +35,9 @@ def authenticate(domain: Domain, connection: HTTPConnection) -> Caller:
         record = domain.manager.records.find(name)
     except SandboxMissing:
         return ANYBODY
-    if connection.scope["path"].endswith("/health"):
+    place = called_place(connection)
+    is_guests_own = place is not None and place.is_guests_own
+    if connection.scope["path"].endswith("/health") and not is_guests_own:
         return ANYBODY
     given = next(filter(None, map(connection.headers.get, TOKEN_HEADERS)), "")
     if given:
@@ -46,8 +49,34 @@ def authenticate(domain: Domain, connection: HTTPConnection) -> Caller:
     return _by_key(domain, connection)
 
 
+def authenticate_by_name(domain: Domain, connection: HTTPConnection, *, is_public: bool) -> Caller:
+    """As by a header, but for two things that E2B's clients expect of names.
+
+    Headers at a port of the guest's own are for the program there: but for the tokens of the sandbox they are not
+    looked at. And where that `is_public`, ports of sandboxes that were not closed to the public need no token,
+    except the one through which all of a sandbox is had.
+    """
+    place = called_place(connection)
+    if place is None or place.is_control or place.port == ENVD_PORT:
+        return authenticate(domain, connection)
+    try:
+        record = domain.manager.records.find(place.sandbox)
+    except SandboxMissing:
+        return ANYBODY
+    has_token = any(map(connection.headers.get, TOKEN_HEADERS))
+    if is_public and not has_token and not record.is_temporary and facts_of(record).is_public:
+        return _insider(record)
+    if place.is_guests_own and not has_token:
+        raise Unauthenticated(
+            "A port of a sandbox is reached with its token, in the header E2b-Traffic-Access-Token"
+        )
+    return authenticate(domain, connection)
+
+
 def named_sandbox(connection: HTTPConnection) -> str:
-    return connection.headers.get(ID_HEADER, "")
+    """By the name that was called, if it was one of ours; a header that says otherwise then says nothing."""
+    place = called_place(connection)
+    return connection.headers.get(ID_HEADER, "") if place is None else place.sandbox
 
 
 def sandbox_of(connection: HTTPConnection) -> SandboxRecord:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from crucible.errors import BadRequest, CrucibleError
 from crucible.sandbox.interpreter.contexts import PYTHON, Context, Contexts
@@ -142,7 +142,7 @@ def _described(context: Context) -> dict[str, str]:
     return {"id": context.id, "language": context.language, "cwd": context.workdir}
 
 
-routes = [
+routes: list[BaseRoute] = [
     Route("/execute", execute, methods=["POST"]),
     Route("/contexts", create, methods=["POST"]),
     Route("/contexts", list_all, methods=["GET"]),

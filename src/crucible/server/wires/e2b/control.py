@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from crucible.errors import (
     BadRequest,
@@ -30,6 +30,7 @@ from crucible.server.wires.e2b.answers import ENVD_VERSION, timestamp
 from crucible.server.wires.e2b.facts import FOREVER_S, Facts, facts_of, keep, new_token
 from crucible.server.wires.e2b.lifetime import Lifetimes
 from crucible.server.wires.e2b.models import body_of
+from crucible.server.wires.e2b.names import told_domain
 from crucible.values import replace
 
 BASE = "base"
@@ -46,11 +47,16 @@ async def create(request: Request) -> Response:
     asked.check()
     name = "i" + secrets.token_hex(10)
     record = await _made(domain, name, asked)
-    facts = Facts(token=new_token(), template=asked.templateID, metadata=asked.metadata)
+    facts = Facts(
+        token=new_token(),
+        template=asked.templateID,
+        metadata=asked.metadata,
+        is_public=asked.network is None or asked.network.allowPublicTraffic is not False,
+    )
     keep(record, facts)
     how = "pause" if asked.autoPause else "kill"
     _lifetimes(request).set(record, asked.timeout, "pause" if how == "pause" else "kill")
-    return JSONResponse(_opened(record), 201)
+    return JSONResponse(_opened(request, record), 201)
 
 
 async def connect(request: Request) -> Response:
@@ -70,7 +76,7 @@ async def connect(request: Request) -> Response:
     seconds = 15.0 if asked.timeout is None else float(asked.timeout)
     if was_paused or time.time() + seconds > facts_of(record).end_at:
         _lifetimes(request).set(record, seconds)
-    return JSONResponse(_opened(record), 201 if was_paused else 200)
+    return JSONResponse(_opened(request, record), 201 if was_paused else 200)
 
 
 async def list_all(request: Request) -> Response:
@@ -107,7 +113,7 @@ async def get(request: Request) -> Response:
         {
             **_described(record),
             "envdAccessToken": facts.token,
-            "domain": None,
+            "domain": _told_domain(request),
             "allowInternetAccess": record.spec.network != "off",
             "network": {"allowOut": list(record.spec.allow), "denyOut": list(record.spec.deny)},
             "lifecycle": {"autoResume": False, "onTimeout": facts.on_timeout},
@@ -165,7 +171,7 @@ async def fork(request: Request) -> Response:
         keep(copy.record, replace(facts_of(source), token=new_token()))
         seconds = 15.0 if asked.timeout is None else float(asked.timeout)
         _lifetimes(request).set(copy.record, seconds)
-        answers.append({"sandbox": _opened(copy.record)})
+        answers.append({"sandbox": _opened(request, copy.record)})
     return JSONResponse(answers, 201)
 
 
@@ -311,7 +317,11 @@ def _found(domain: Domain, request: Request, *states: str) -> SandboxRecord:
     return record
 
 
-def _opened(record: SandboxRecord) -> dict[str, Any]:
+def _told_domain(request: Request) -> str | None:
+    return told_domain(request, request.app.state.names)
+
+
+def _opened(request: Request, record: SandboxRecord) -> dict[str, Any]:
     facts = facts_of(record)
     return {
         "sandboxID": record.name,
@@ -320,6 +330,7 @@ def _opened(record: SandboxRecord) -> dict[str, Any]:
         "envdVersion": ENVD_VERSION,
         "envdAccessToken": facts.token,
         "trafficAccessToken": facts.token,
+        "domain": _told_domain(request),
     }
 
 
@@ -354,7 +365,7 @@ def _limit(text: str | None) -> int:
 
 
 _ONE = "/sandboxes/{name}"
-routes = [
+routes: list[BaseRoute] = [
     Route("/sandboxes", create, methods=["POST"]),
     Route("/v2/sandboxes", create, methods=["POST"]),
     Route("/sandboxes", list_all, methods=["GET"]),

@@ -19,13 +19,17 @@ FOREVER_S = 10 * 365 * 24 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """`token` opens what is inside; `end_at` is when `on_timeout` happens, 0 for never."""
+    """`token` opens what is inside; `end_at` is when `on_timeout` happens, 0 for never.
+
+    `is_public`: its client did not close its ports, and the server may open them to who knows its id.
+    """
 
     token: str
     template: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     end_at: float = 0.0
     on_timeout: Literal["kill", "pause"] = "kill"
+    is_public: bool = False
 
 
 def new_token() -> str:

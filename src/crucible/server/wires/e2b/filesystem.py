@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
+from starlette.routing import BaseRoute
 
 from crucible.errors import BadRequest, GuestRefused
 from crucible.sandbox.session import Change, Entry
@@ -173,7 +174,7 @@ def _watchers(request: Request) -> Watchers:
 
 
 _F = "/filesystem.Filesystem/"
-routes = [
+routes: list[BaseRoute] = [
     connect.unary(f"{_F}Stat", stat),
     connect.unary(f"{_F}MakeDir", make_dir),
     connect.unary(f"{_F}Move", move),

@@ -7,7 +7,7 @@ import posixpath
 
 from starlette.requests import HTTPConnection
 
-from crucible.errors import BadRequest, GuestRefused
+from crucible.errors import BadRequest, Forbidden, GuestRefused
 from crucible.sandbox.holding import Held
 from crucible.server.auth import allow
 from crucible.server.domain import domain_of
@@ -39,11 +39,7 @@ class Inside:
 
 async def inside_of(connection: HTTPConnection) -> Inside:
     """Raises WrongState or SandboxMissing if there is no inside."""
-    record = sandbox_of(connection)
-    if not connection.state.caller.sandbox:
-        allow(connection, Scope.RUN)
-    held = domain_of(connection).manager.running(record.name)
-    held.touch()
+    held = held_for(connection)
     user = user_of(connection) or held.record.spec.user or held.image.user or "root"
     accounts = await _lines(held, b"/etc/passwd")
     found = next((line for line in accounts if user in (line[0], line[2])), None)
@@ -59,6 +55,20 @@ async def inside_of(connection: HTTPConnection) -> Inside:
         users=_names(accounts),
         groups=_names(await _lines(held, b"/etc/group")),
     )
+
+
+def held_for(connection: HTTPConnection) -> Held:
+    """The sandbox that a request is for, if its caller may use that one."""
+    record = sandbox_of(connection)
+    caller = connection.state.caller
+    if not caller.sandbox:
+        allow(connection, Scope.RUN)
+    elif caller.sandbox != record.id or not caller.scope.includes(Scope.RUN):
+        # Whoever asked for a sandbox that was not there yet has shown nothing that opens it.
+        raise Forbidden("What was sent with the request does not open this sandbox")
+    held = domain_of(connection).manager.running(record.name)
+    held.touch()
+    return held
 
 
 async def _lines(held: Held, path: bytes) -> list[list[str]]:

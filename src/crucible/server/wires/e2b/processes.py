@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from crucible.errors import BadRequest, CrucibleError, DeadlineOver, GuestRefused
 from crucible.sandbox.execution import Execution
@@ -204,7 +204,7 @@ def _timeout_s(request: Request) -> float | None:
 
 _P = "/process.Process/"
 _BEAT: Values = {"event": {"keepalive": {}}}
-routes = [
+routes: list[BaseRoute] = [
     connect.streaming(f"{_P}Start", start, _BEAT),
     connect.streaming(f"{_P}Connect", reconnect, _BEAT),
     connect.unary(f"{_P}List", list_all),

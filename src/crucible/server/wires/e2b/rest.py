@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from crucible.errors import BadRequest, CrucibleError, GuestRefused, RequestTooLarge, Unsupported
 from crucible.server.domain import domain_of
@@ -170,7 +170,7 @@ def _gone_or(request: Request, error: CrucibleError) -> Response:
     return refuse(error, request.state.request_id)
 
 
-routes = [
+routes: list[BaseRoute] = [
     Route("/files", download, methods=["GET"]),
     Route("/files", upload, methods=["POST"]),
     Route("/files/compose", not_served, methods=["POST"]),
@@ -178,7 +178,7 @@ routes = [
     Route("/envs", variables, methods=["GET"]),
     Route("/metrics", figures, methods=["GET"]),
 ]
-signed_routes = [
+signed_routes: list[BaseRoute] = [
     Route("/files", download, methods=["GET"]),
     Route("/files", upload, methods=["POST"]),
 ]
