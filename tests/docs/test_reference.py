@@ -48,8 +48,8 @@ def test_every_variable_the_program_reads_is_listed_and_no_other() -> None:
     sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]
     read = set()
     for path in sources:
-        read |= set(re.findall(r"CRUCIBLE_[A-Z_]+", path.read_text(encoding="utf-8")))
-    listed = set(re.findall(r"^\| `(CRUCIBLE_[A-Z_]+)`", SETTINGS, re.MULTILINE))
+        read |= set(re.findall(r"CRUCIBLE_[A-Z0-9_]+", path.read_text(encoding="utf-8")))
+    listed = set(re.findall(r"^\| `(CRUCIBLE_[A-Z0-9_]+)`", SETTINGS, re.MULTILINE))
     assert listed == read
 
 

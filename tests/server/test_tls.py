@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from cryptography.hazmat.primitives import serialization
+from tests.conftest import CommandLine
 from tests.network.authority import client_context, server_pair
 from tests.server.conftest import serving
 
@@ -138,3 +139,18 @@ async def test_files_that_change_are_shown_to_who_comes_next(
         assert (await shown(port, "localhost"))[1] == ["new.test"]
         files.key.unlink()
         assert (await shown(port, "localhost"))[1] == ["new.test"]
+
+
+def test_the_commands_refuse_files_that_are_no_good_and_leave_nothing(tmp_path: Path) -> None:
+    """The daemon reads them itself, in a process of its own, and whoever starts it is told."""
+    crucible = CommandLine(tmp_path / "home")
+    files = pair(tmp_path)
+    files.key.chmod(0o644)
+    words = ("--tls-cert", files.certificate.name, "--tls-key", files.key.name)
+    for command in (("serve", "--port", "0"), ("daemon", "start", "--http", "127.0.0.1:0")):
+        refused = crucible(*command, *words, cwd=tmp_path)
+        assert refused.returncode == 126
+        assert f"{files.key} cannot be used for TLS" in refused.stderr.decode()
+    alone = crucible("daemon", "start", *words, cwd=tmp_path)
+    assert (alone.returncode, b"Give --http as well" in alone.stderr) == (126, True)
+    assert crucible("daemon", "status").returncode == 3
