@@ -451,13 +451,28 @@ def test_any_bytes_are_an_answer_or_refused(data: bytes, size: int, is_bodyless:
             assert 200 <= answer.status < 600
 
 
-def test_a_head_that_never_ends_is_refused() -> None:
+@pytest.mark.parametrize(
+    "begin, more",
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nA: ", b"a" * 100),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nA: ", b"a" * 100),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a" * 100),
+    ],
+    ids=["hints", "field", "field behind the body", "extension of a chunk"],
+)
+def test_what_is_no_body_and_never_ends_is_refused(begin: bytes, more: bytes) -> None:
     answer = Answer(is_bodyless=False)
-    hint = b"HTTP/1.1 100 Continue\r\n\r\n"
-    for _ in range(MOST_HEAD_BYTES // len(hint)):
-        answer.feed(hint)
+    if begin:
+        answer.feed(begin)
+
+    def feed_on() -> None:
+        for _ in range(MOST_HEAD_BYTES):
+            answer.feed(more)
+            answer.take()
+
     with pytest.raises(BadAnswer):
-        answer.feed(hint)
+        feed_on()
 
 
 def test_the_facts_of_sandboxes_made_before_are_private(named: Staged, run: Run) -> None:

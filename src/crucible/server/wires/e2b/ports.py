@@ -206,7 +206,7 @@ class Answer:
         self.fields: Fields = []
         self.is_over = False
         self._is_bodyless = is_bodyless
-        self._head_bytes = 0
+        self._bodyless_bytes = 0
         self._field_bytes = 0
         self._has_length = False
         self._body = bytearray()
@@ -216,14 +216,15 @@ class Answer:
         if not data:
             self._end()
             return
-        if not self.status:
-            self._head_bytes += len(data)
+        had = len(self._body)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self.is_over:
                 raise BadAnswer("it is not HTTP") from error
-        if not self.status and self._head_bytes > MOST_HEAD_BYTES:
+        # The parser keeps a field until it is whole, and one may stand behind the body as well.
+        self._bodyless_bytes = 0 if len(self._body) > had else self._bodyless_bytes + len(data)
+        if not self.is_over and self._bodyless_bytes > MOST_HEAD_BYTES:
             raise BadAnswer("its head is too long")
 
     def take(self) -> bytes:
