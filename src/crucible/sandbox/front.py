@@ -64,6 +64,8 @@ class Front:
             pass_fds=(listener, lifeline),
             stdin=asyncio.subprocess.DEVNULL,
             cwd="/",
+            # Ctrl-C at a daemon in the foreground is for it, not for what others run.
+            start_new_session=True,
         )
 
 
