@@ -11,6 +11,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from progress import StepFailed, run_quietly, step
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PINS = ROOT / "tests" / "clients.toml"
 CLIENTS = ROOT / ".state" / "clients"
 _STAMP = ".installed"
+_AT_ONCE = 3
 
 
 def install_clients() -> None:
@@ -30,10 +32,12 @@ def install_clients() -> None:
             for name, versions in clients.items()
             if not _is_there(name, versions)
         ]
-        for kind, name, versions in wanted:
-            done.note(f"installing {name}")
-            _install(kind, name, versions)
-        if not wanted:
+        if wanted:
+            done.note(f"installing {', '.join(name for _, name, _ in wanted)}")
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                for _ in pool.map(lambda one: _install(*one), wanted):
+                    pass
+        else:
             done("up to date")
 
 
