@@ -8,11 +8,13 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from crucible.errors.agent import *
     from crucible.errors.base import *
     from crucible.errors.build import *
     from crucible.errors.daemon import *
     from crucible.errors.doors import *
     from crucible.errors.images import *
+    from crucible.errors.models import *
     from crucible.errors.network import *
     from crucible.errors.pulling import *
     from crucible.errors.remote import *
@@ -37,6 +39,8 @@ else:
         "daemon",
         "remote",
         "worker",
+        "agent",
+        "models",
     )
 
     def __getattr__(name: str) -> object:
