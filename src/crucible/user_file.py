@@ -126,17 +126,31 @@ def _text(key: Key, value: object, where: str) -> str:
 def _load(path: Path | None, only: str) -> dict[str, Any]:
     if path is None:
         return {}
+    data = _read_own(path)
+    return {} if only.encode() not in data else _parse(path, data)
+
+
+def read_own_toml(path: Path) -> dict[str, Any]:
+    """Another file of the user's own, under the same rules; empty if it is not there. Raises BadSetting."""
+    return _parse(path, _read_own(path))
+
+
+def _read_own(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             _refuse_foreign(path, os.fstat(file.fileno()))
             data = file.read(_MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return b""
     except OSError as error:
         raise BadSetting(f"{path} cannot be read: {error.strerror}") from None
     if len(data) > _MAX_BYTES:
         raise BadSetting(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
-    if only.encode() not in data:
+    return data
+
+
+def _parse(path: Path, data: bytes) -> dict[str, Any]:
+    if not data:
         return {}
     import tomllib
 

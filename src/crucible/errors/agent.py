@@ -6,10 +6,14 @@ from crucible.errors.base import CrucibleError, Refused
 
 
 class AgentError(CrucibleError):
+    """A session of the agent cannot go on."""
+
     code = "agent"
 
 
 class SessionMissing(AgentError, Refused):
+    """Nobody knows a session of that id."""
+
     code = "session-missing"
 
     def __init__(self, session: str) -> None:

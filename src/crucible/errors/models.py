@@ -12,18 +12,26 @@ class ModelError(CrucibleError):
 
 
 class NoKey(ModelError, Refused):
+    """There is no key for the provider of the model."""
+
     code = "model-no-key"
 
 
 class WrongKey(ModelError, Refused):
+    """The provider does not take the key."""
+
     code = "model-wrong-key"
 
 
 class UnknownModel(ModelError, Refused):
+    """The provider has no model of that name, or not for this key."""
+
     code = "model-unknown"
 
 
 class ContextTooLong(ModelError, Refused):
+    """What was asked is longer than the model can read."""
+
     code = "model-context-too-long"
 
 
@@ -34,7 +42,7 @@ class ModelRefused(ModelError, Refused):
 
 
 class RateLimited(ModelError):
-    """`retry_after_s` is 0 where the provider did not say."""
+    """The provider wants fewer requests. `retry_after_s` is 0 where it did not say how long to wait."""
 
     code = "model-rate-limited"
 
@@ -44,14 +52,20 @@ class RateLimited(ModelError):
 
 
 class ModelOverloaded(ModelError):
+    """The provider has too much to do, and still had after all tries."""
+
     code = "model-overloaded"
 
 
 class ModelUnreachable(ModelError):
+    """The provider could not be reached, or broke the connection."""
+
     code = "model-unreachable"
 
 
 class ModelTimedOut(ModelError):
+    """The model did not answer in time, or fell silent in the middle."""
+
     code = "model-timed-out"
 
 

@@ -21,6 +21,12 @@ class CrucibleError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+class AgentError(CrucibleError):
+    """A session of the agent cannot go on."""
+
+    code = "agent"
+
+
 class BuildStepFailed(CrucibleError):
     """A RUN step ended with a status of its own, which is the build's then. Nothing was named."""
 
@@ -43,6 +49,12 @@ class ImageNotBuilt(CrucibleError):
     """The image that a project wants could not be built. The status is ours, as no command was run."""
 
     code = "image-not-built"
+
+
+class ModelError(CrucibleError):
+    """A model did not answer."""
+
+    code = "model"
 
 
 class Refused(CrucibleError):
@@ -75,6 +87,12 @@ class BackendUnusable(Refused):
     code = "backend-unusable"
 
 
+class BadAnswer(ModelError):
+    """What came is not what the provider's format allows, or ended before its end."""
+
+    code = "model-bad-answer"
+
+
 class BadName(Refused):
     code = "bad-name"
 
@@ -95,6 +113,12 @@ class BadSetting(Refused):
     """A value from a flag, a variable or a file that does not mean anything here."""
 
     code = "bad-setting"
+
+
+class BadToolCall(AgentError):
+    """For the model to read: what it should have sent."""
+
+    code = "bad-tool-call"
 
 
 class BootFailed(SandboxError):
@@ -279,6 +303,24 @@ class MethodRefused(DoorError):
     code = "method-refused"
 
 
+class ModelOverloaded(ModelError):
+    """The provider has too much to do, and still had after all tries."""
+
+    code = "model-overloaded"
+
+
+class ModelTimedOut(ModelError):
+    """The model did not answer in time, or fell silent in the middle."""
+
+    code = "model-timed-out"
+
+
+class ModelUnreachable(ModelError):
+    """The provider could not be reached, or broke the connection."""
+
+    code = "model-unreachable"
+
+
 class NameTaken(Refused):
     code = "name-taken"
 
@@ -321,6 +363,12 @@ class ProtocolBroken(SandboxError):
     """The guest sent bytes that no honest agent sends."""
 
     code = "protocol-broken"
+
+
+class RateLimited(ModelError):
+    """The provider wants fewer requests. `retry_after_s` is 0 where it did not say how long to wait."""
+
+    code = "model-rate-limited"
 
 
 class RegistryBroken(ImageError):
@@ -407,6 +455,12 @@ class TemplateDamaged(SandboxError):
     code = "template-damaged"
 
 
+class TlsUnusable(DoorError):
+    """The certificate that the server was to show, or its key, is not there or is no good."""
+
+    code = "tls-unusable"
+
+
 class TokenMissing(DoorError):
     code = "token-missing"
 
@@ -491,9 +545,45 @@ class CommandNotFound(GuestRefused):
     code = "command-not-found"
 
 
+class ContextTooLong(ModelError):
+    """What was asked is longer than the model can read."""
+
+    code = "model-context-too-long"
+
+
 class GuestPanicked(GuestGone):
     code = "guest-panicked"
 
 
 class LanguageUnknown(Unsupported):
     code = "language-unknown"
+
+
+class ModelRefused(ModelError):
+    """The provider does not take this request, whoever sends it."""
+
+    code = "model-request-refused"
+
+
+class NoKey(ModelError):
+    """There is no key for the provider of the model."""
+
+    code = "model-no-key"
+
+
+class SessionMissing(AgentError):
+    """Nobody knows a session of that id."""
+
+    code = "session-missing"
+
+
+class UnknownModel(ModelError):
+    """The provider has no model of that name, or not for this key."""
+
+    code = "model-unknown"
+
+
+class WrongKey(ModelError):
+    """The provider does not take the key."""
+
+    code = "model-wrong-key"
