@@ -42,6 +42,9 @@ KEYS = {
     "images": {
         "limit_mb": Key(kind=int, variable="CRUCIBLE_IMAGE_LIMIT_MIB"),
     },
+    "database": {
+        "url": Key(kind=str, variable="CRUCIBLE_DATABASE"),
+    },
     "server": {
         "tls_cert": Key(kind=str, variable="CRUCIBLE_TLS_CERT"),
         "tls_key": Key(kind=str, variable="CRUCIBLE_TLS_KEY"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crucible.errors.remote import *
     from crucible.errors.sandbox import *
     from crucible.errors.setup import *
+    from crucible.errors.store import *
     from crucible.errors.volumes import *
     from crucible.errors.worker import *
 
@@ -41,6 +42,7 @@ else:
         "worker",
         "agent",
         "models",
+        "store",
     )
 
     def __getattr__(name: str) -> object:

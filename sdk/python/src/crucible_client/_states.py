@@ -33,6 +33,18 @@ class BuildStepFailed(CrucibleError):
     code = "build-step-failed"
 
 
+class DatabaseBusy(CrucibleError):
+    """Others wrote for longer than we wait. Nothing of this transaction was kept."""
+
+    code = "database-busy"
+
+
+class DatabaseFailed(CrucibleError):
+    """The database did not do what it was asked, and nothing of the transaction was kept."""
+
+    code = "database-failed"
+
+
 class DoorError(CrucibleError):
     """What a caller over HTTP did, or may not do. Never raised by a sandbox."""
 
@@ -161,6 +173,18 @@ class CredentialsUnreadable(ImageError):
 
 class DaemonRunning(Refused):
     code = "daemon-running"
+
+
+class DatabaseDamaged(SetupError):
+    code = "database-damaged"
+
+
+class DatabaseTooNew(SetupError):
+    code = "database-too-new"
+
+
+class DatabaseUnreachable(SetupError):
+    code = "database-unreachable"
 
 
 class DeadlineOver(Refused):

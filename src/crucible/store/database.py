@@ -1,0 +1,110 @@
+"""One database, by transactions: a plain function of a connection is run whole or not at all.
+
+The rooms above say what is done; here is how: connections, threads, locks, and errors that name the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from crucible.store.address import parse, shown
+from crucible.store.engines import make_engine, reading
+from crucible.store.opening import bring_up_to_date
+from crucible.store.translation import translated
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+_READERS = 4
+_SERVER_WRITERS = 4
+
+
+class Database:
+    """Opened at first use, then of the schema of this program. Any thread may use it; close it in the end.
+
+    `run` and `do` may write; `read` and `look` may not, and do not wait for who writes. Each calls `work` with a
+    connection, in one transaction, which is kept if `work` returns and dropped if it raises. `run` and `read`
+    work in threads of their own; one that has begun goes on to its end when who waits for it is cancelled.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = parse(url)
+        self.place = shown(self._url)
+        self._is_file = self._url.drivername.startswith("sqlite")
+        self._engine: Engine | None = None
+        self._opening = threading.Lock()
+        # SQLite has one writer; who waits for it here is woken at once, who waits in SQLite sleeps and looks again.
+        self._writing: contextlib.AbstractContextManager[object] = (
+            threading.Lock() if self._is_file else contextlib.nullcontext()
+        )
+        self._writers = _threads(1 if self._is_file else _SERVER_WRITERS)
+        self._readers = _threads(_READERS)
+
+    def __repr__(self) -> str:
+        return f"Database({self.place!r})"
+
+    async def run(self, work: Work[T]) -> T:
+        return await self._in_thread(self._writers, self.do, work)
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._in_thread(self._readers, self.look, work)
+
+    def do(self, work: Work[T]) -> T:
+        with self._translated():
+            engine = self._open()
+            with self._writing, engine.begin() as connection:
+                return work(connection)
+
+    def look(self, work: Work[T]) -> T:
+        with self._translated(), reading(self._open()).begin() as connection:
+            return work(connection)
+
+    def open(self) -> None:
+        """Reaches it and brings it up to date; `run` and the others do so themselves."""
+        with self._translated():
+            self._open()
+
+    def close(self) -> None:
+        """Waits for what has begun. Used again, it is opened again."""
+        for threads in (self._writers, self._readers):
+            threads.shutdown(wait=True)
+        with self._opening:
+            engine, self._engine = self._engine, None
+            self._writers = _threads(1 if self._is_file else _SERVER_WRITERS)
+            self._readers = _threads(_READERS)
+        if engine is not None:
+            engine.dispose()
+
+    async def _in_thread(self, threads: Executor, do: Callable[[Work[T]], T], work: Work[T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, do, work)
+
+    def _open(self) -> Engine:
+        if self._engine is not None:
+            return self._engine
+        with self._opening:
+            if self._engine is None:
+                engine = make_engine(self._url)
+                try:
+                    bring_up_to_date(engine)
+                except BaseException:
+                    engine.dispose()
+                    raise
+                self._engine = engine
+            return self._engine
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        with translated(self.place):
+            yield
+
+
+def _threads(most: int) -> ThreadPoolExecutor:
+    """None is started before it is needed."""
+    return ThreadPoolExecutor(most, thread_name_prefix="database")

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.database import database, database_url, postgresql, sqlite_template
+
+__all__ = ["database", "database_url", "postgresql", "sqlite_template"]
