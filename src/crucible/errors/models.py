@@ -73,3 +73,9 @@ class BadAnswer(ModelError):
     """What came is not what the provider's format allows, or ended before its end."""
 
     code = "model-bad-answer"
+
+
+class EmbeddedModelFailed(ModelError):
+    """The process that runs a model on this machine did not start, or broke off."""
+
+    code = "embedded-model-failed"
