@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 WORKSPACE = "/workspace"
 
@@ -26,7 +26,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """How a command ended: a status, or why there is none. `is_cut`: more was written than is kept here."""
+    """How a command ended: a status, or why there is none. `is_cut`: more was written than is kept here.
+
+    `reason` is also told where a status alone says little: that it ran out of memory, say.
+    """
 
     exit_status: int | None
     stdout: bytes
@@ -112,11 +115,14 @@ class Workplace(Protocol):
 
     async def read(self, path: str, *, offset: int = 0, length: int = 0) -> bytes: ...
     async def write(self, path: str, data: bytes) -> None:
-        """Makes parents; atomic: either the old bytes or the new."""
+        """Makes parents; atomic: the old bytes or the new. A file that is there keeps its mode, a link its target."""
         ...
 
-    async def stat(self, path: str) -> FileFacts | None: ...
-    def walk(self, path: str) -> AsyncIterator[FileFacts]:
+    async def stat(self, path: str) -> FileFacts | None:
+        """Of what a link leads to; None if there is nothing."""
+        ...
+
+    def walk(self, path: str) -> AsyncGenerator[FileFacts, None]:
         """Everything beneath, parents first, links not followed."""
         ...
 
@@ -127,12 +133,32 @@ class Workplace(Protocol):
         ...
 
 
-class Rewinds(Protocol):
-    """A workplace whose backend can snapshot."""
+@runtime_checkable
+class HasNews(Protocol):
+    """A workplace to which things happen between two calls."""
 
-    async def checkpoint(self) -> Checkpoint: ...
-    async def rewind(self, checkpoint: str) -> None: ...
+    def news(self) -> str:
+        """What the model should know of it before it goes on, once: that the sandbox is a new one, say. Else ""."""
+        ...
+
+
+@runtime_checkable
+class Rewinds(Protocol):
+    """A workplace that can go back. Raises Unsupported where the backend cannot snapshot."""
+
+    async def checkpoint(self) -> Checkpoint:
+        """Of this moment. The oldest are forgotten where there are more than the session keeps."""
+        ...
+
+    async def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Those that are there, the oldest first."""
+        ...
+
+    async def rewind(self, checkpoint: str) -> None:
+        """The sandbox is as it was then: files, processes, the interpreter's variables. Later checkpoints stay."""
+        ...
+
     async def forget(self, checkpoint: str) -> None: ...
-    async def branch(self, checkpoint: str) -> Workplace:
-        """Another workplace that begins at that moment."""
+    async def branch(self, checkpoint: str, *, session: str) -> Workplace:
+        """The workplace of another session, which begins at that moment."""
         ...

@@ -24,3 +24,17 @@ class BadToolCall(AgentError):
     """For the model to read: what it should have sent."""
 
     code = "bad-tool-call"
+
+
+class WorkplaceLost(AgentError):
+    """The sandbox ended under a call. What comes next opens it again, and tells what is left."""
+
+    code = "workplace-lost"
+
+    def __init__(self, sandbox: str, why: str) -> None:
+        super().__init__(
+            f"The sandbox {sandbox!r} ended while this ran: {why}. What ran in it is gone. "
+            "The next call starts it again with the files that it had",
+            hint=f"Read its console with `crucible logs {sandbox} --console`",
+        )
+        self.why = why

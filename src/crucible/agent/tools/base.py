@@ -47,7 +47,10 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`text` is all that a model could read; the engine cuts it. `whole` goes to the ledger if it is more than that."""
+    """`text` is for the model: a tool of ours has cut it already, with a note.
+
+    `whole` is what a program wrote, up to the 8 MB that are kept of it, for the ledger; empty where the text is all.
+    """
 
     text: str
     is_error: bool = False
