@@ -38,3 +38,56 @@ class WorkplaceLost(AgentError):
             hint=f"Read its console with `crucible logs {sandbox} --console`",
         )
         self.why = why
+
+
+class SessionBusy(AgentError, Refused):
+    """A session does one turn at a time."""
+
+    code = "session-busy"
+
+    def __init__(self, session: str) -> None:
+        super().__init__(
+            f"Session {session!r} is in the middle of a turn",
+            hint="Wait for its end, or cancel it first",
+        )
+
+
+class NothingToResume(AgentError, Refused):
+    """The last turn of the session came to its end."""
+
+    code = "nothing-to-resume"
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"Session {session!r} has nothing to go on with", hint="Give it a prompt")
+
+
+class ApprovalMissing(AgentError, Refused):
+    """Answered already, timed out, or never asked."""
+
+    code = "approval-missing"
+
+    def __init__(self, approval: str) -> None:
+        super().__init__(
+            f"Nothing waits for approval {approval!r}", hint="List what waits with its session"
+        )
+
+
+class HookBlocked(AgentError, Refused):
+    """The message is for the model and the user to read."""
+
+    code = "hook-blocked"
+
+
+class StepMissing(AgentError, Refused):
+    """There is no checkpoint of that step: none was asked for, or it is older than what is kept."""
+
+    code = "step-missing"
+
+
+class EngineClosed(AgentError):
+    """It takes no new turn while it shuts down."""
+
+    code = "engine-closed"
+
+    def __init__(self) -> None:
+        super().__init__("The engine is shutting down", hint="Ask again when it runs")

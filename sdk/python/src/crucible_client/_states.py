@@ -215,6 +215,18 @@ class DoorTaken(DoorError):
     code = "door-taken"
 
 
+class EmbeddedModelFailed(ModelError):
+    """The process that runs a model on this machine did not start, or broke off."""
+
+    code = "embedded-model-failed"
+
+
+class EngineClosed(AgentError):
+    """It takes no new turn while it shuts down."""
+
+    code = "engine-closed"
+
+
 class FellBehind(Refused):
     code = "fell-behind"
 
@@ -549,6 +561,12 @@ class WorkerUnreachable(SetupError):
     code = "worker-unreachable"
 
 
+class WorkplaceLost(AgentError):
+    """The sandbox ended under a call. What comes next opens it again, and tells what is left."""
+
+    code = "workplace-lost"
+
+
 class WrongPlatform(Refused):
     """The image exists, but not for this machine's processor."""
 
@@ -559,6 +577,12 @@ class WrongState(Refused):
     """The sandbox is not in a state in which this can be done."""
 
     code = "wrong-state"
+
+
+class ApprovalMissing(AgentError):
+    """Answered already, timed out, or never asked."""
+
+    code = "approval-missing"
 
 
 class CommandNotExecutable(GuestRefused):
@@ -579,6 +603,12 @@ class GuestPanicked(GuestGone):
     code = "guest-panicked"
 
 
+class HookBlocked(AgentError):
+    """The message is for the model and the user to read."""
+
+    code = "hook-blocked"
+
+
 class LanguageUnknown(Unsupported):
     code = "language-unknown"
 
@@ -595,10 +625,28 @@ class NoKey(ModelError):
     code = "model-no-key"
 
 
+class NothingToResume(AgentError):
+    """The last turn of the session came to its end."""
+
+    code = "nothing-to-resume"
+
+
+class SessionBusy(AgentError):
+    """A session does one turn at a time."""
+
+    code = "session-busy"
+
+
 class SessionMissing(AgentError):
     """Nobody knows a session of that id."""
 
     code = "session-missing"
+
+
+class StepMissing(AgentError):
+    """There is no checkpoint of that step: none was asked for, or it is older than what is kept."""
+
+    code = "step-missing"
 
 
 class UnknownModel(ModelError):

@@ -1,0 +1,412 @@
+"""One tool call, from the model's words to what the model reads: hooks, risk, policy, approval, budget, run, record.
+
+Whatever the model did wrong comes back to it as a result that says how to do better. Only the user's cancel, a spent
+budget and a failing sandbox leave here as errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from crucible.agent.approvals import Approvals, Asked
+from crucible.agent.facts import Finding
+from crucible.agent.hooking import ask_hooks
+from crucible.agent.lanes import Lanes
+from crucible.agent.messages import Picture, ToolCall, ToolResult
+from crucible.agent.options import with_rule
+from crucible.agent.output import Hearing, cut_for_model
+from crucible.agent.parts import Parts
+from crucible.agent.seams import Spend, Step
+from crucible.agent.session import Session
+from crucible.agent.tools.base import Artifact, Context, Outcome, Tool, Use
+from crucible.agent.turn import Turn
+from crucible.errors import BadToolCall, CrucibleError, HookBlocked, WorkplaceLost, suggestion
+
+MOST_CALLS = 32
+_AT_ONCE = 8
+_LARGEST_ARGUMENTS = 8 << 20
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_LONGEST_RUN_S = 600.0
+
+
+class _Refusal(Exception):
+    """Why a call does not run, in words for the model."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class Caller:
+    """Runs tool calls for one engine."""
+
+    def __init__(self, parts: Parts, lanes: Lanes, approvals: Approvals) -> None:
+        self._parts = parts
+        self._lanes = lanes
+        self._approvals = approvals
+
+    async def call_all(
+        self, session: Session, turn: Turn, calls: Sequence[ToolCall], tools: Mapping[str, Tool]
+    ) -> tuple[ToolResult, ...]:
+        """Side by side, a few at a time; the results are in the order of the calls."""
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(call: ToolCall) -> None:
+            if call.id in turn.results:
+                return
+            async with gate:
+                turn.results[call.id] = await self._call(session, turn, call, tools)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls[:MOST_CALLS]:
+                    group.create_task(one(call))
+        except ExceptionGroup as failed:
+            raise _worst(failed) from None
+        for call in calls[MOST_CALLS:]:
+            text = f"Not run: at most {MOST_CALLS} calls are taken at once. Send it again."
+            turn.results[call.id] = self._tell(session, call, _failed(call, text))
+        return tuple(turn.results[call.id] for call in calls)
+
+    async def _call(
+        self, session: Session, turn: Turn, call: ToolCall, tools: Mapping[str, Tool]
+    ) -> ToolResult:
+        began = time.time()
+        session.tell(
+            "call",
+            {
+                "call": call.id,
+                "tool": call.name,
+                "state": "asked",
+                "arguments": call.arguments[:20_000],
+            },
+        )
+        try:
+            tool = _find(call, tools)
+            use = await self._before(session, call, tool)
+            use = await self._permitted(session, call, tool, use)
+        except _Refusal as refusal:
+            return await self._refused(session, call, refusal.text, began)
+        except BadToolCall as error:
+            return await self._refused(session, call, error.message, began)
+        outcome = await self._run(session, call, tool, use)
+        return await self._result(session, call, use, outcome, began)
+
+    async def _before(self, session: Session, call: ToolCall, tool: Tool) -> Use:
+        use = tool.use(_arguments(call))
+        given = {"tool": use.tool, "arguments": dict(use.arguments), "call": call.id}
+        try:
+            got = await ask_hooks(
+                self._parts,
+                "before-tool",
+                session=session.id,
+                user=session.user,
+                turn=_turn(session),
+                data=given,
+                tool=use.tool,
+            )
+        except HookBlocked as error:
+            raise _Refusal(f"Not run. {error.message}") from None
+        changed = got.get("arguments")
+        if isinstance(changed, Mapping) and dict(changed) != dict(use.arguments):
+            return tool.use(changed)
+        return use
+
+    async def _permitted(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Use:
+        findings = self._parts.judge.inspect(use.code) if use.code else ()
+        verdict = self._parts.judge.judge(session.options.policy, use, findings)
+        self._tell_verdict(session, call, use, verdict.decision, verdict.reason, findings)
+        await self._record_verdict(session, call, use, verdict.decision, verdict.reason, findings)
+        if verdict.decision == "allow":
+            return use
+        if verdict.decision == "deny":
+            raise _Refusal(f"Not run: the session's policy denies it ({verdict.reason}).")
+        answer = await self._approvals.ask(
+            session,
+            Asked(call=call.id, tool=tool, use=use, reason=verdict.reason, findings=findings),
+        )
+        match answer.decision:
+            case "deny":
+                note = f": {answer.note}" if answer.note else "."
+                raise _Refusal(f"Not run: {answer.by} did not approve it{note}")
+            case "always":
+                session.change(
+                    options=with_rule(session.options, verdict.always or f"{use.tool}(*)")
+                )
+                return use
+            case "edit":
+                edited = tool.use(answer.arguments or {})
+                again = self._parts.judge.inspect(edited.code) if edited.code else ()
+                denied = self._parts.judge.judge(session.options.policy, edited, again)
+                if denied.decision == "deny":
+                    raise _Refusal(f"Not run: the policy denies it ({denied.reason}).")
+                return edited
+            case _:
+                return use
+
+    async def _run(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Outcome:
+        hold = await self._parts.purse.reserve(
+            Spend(
+                session=session.id,
+                user=session.user,
+                limits=session.options.budget,
+                sandbox_s=0.0 if use.reach == "outside" else _LONGEST_RUN_S,
+                calls=1,
+            )
+        )
+        hearing = Hearing(session, call.id)
+        ran_s = 0.0
+        try:
+            async with self._lanes.enter("execute"):
+                session.tell("call", {"call": call.id, "tool": use.tool, "state": "running"})
+                began = time.monotonic()
+                try:
+                    context = Context(
+                        session=session.id,
+                        call=call.id,
+                        workplace=session.workplace,
+                        heard=hearing.heard,
+                    )
+                    outcome = await tool.run(use, context)
+                except (BadToolCall, WorkplaceLost) as error:
+                    outcome = Outcome(text=error.message, is_error=True)
+                finally:
+                    ran_s = time.monotonic() - began
+                    hearing.close()
+                    session.note_place()
+        finally:
+            await hold.settle(sandbox_s=0.0 if use.reach == "outside" else ran_s, calls=1)
+        return await self._after(session, call, use, outcome)
+
+    async def _after(self, session: Session, call: ToolCall, use: Use, outcome: Outcome) -> Outcome:
+        given = {
+            "tool": use.tool,
+            "arguments": dict(use.arguments),
+            "call": call.id,
+            "text": outcome.text,
+            "is_error": outcome.is_error,
+            "exit_status": outcome.exit_status,
+        }
+        try:
+            got = await ask_hooks(
+                self._parts,
+                "after-tool",
+                session=session.id,
+                user=session.user,
+                turn=_turn(session),
+                data=given,
+                tool=use.tool,
+            )
+        except HookBlocked as error:
+            return Outcome(text=f"The result is kept back. {error.message}", is_error=True)
+        text = got.get("text", outcome.text)
+        return replace(outcome, text=text) if text != outcome.text else outcome
+
+    async def _result(
+        self, session: Session, call: ToolCall, use: Use, outcome: Outcome, began: float
+    ) -> ToolResult:
+        whole = outcome.whole or outcome.text.encode(errors="replace")
+        blob = await self._parts.recorder.record(
+            _step(session, call, use, began, output=whole, outcome=outcome)
+        )
+        text, is_cut = cut_for_model(outcome.text, blob)
+        result = ToolResult(
+            call_id=call.id,
+            name=call.name,
+            text=text,
+            is_error=outcome.is_error,
+            pictures=await self._hand_over(session, call, outcome.artifacts),
+            blob=blob if is_cut or outcome.whole else "",
+        )
+        return self._tell(session, call, result, exit_status=outcome.exit_status)
+
+    async def _refused(
+        self, session: Session, call: ToolCall, text: str, began: float
+    ) -> ToolResult:
+        outcome = Outcome(text=text, is_error=True)
+        use = Use(tool=call.name[:128], arguments={"raw": call.arguments[:20_000]}, subject="")
+        await self._parts.recorder.record(
+            _step(session, call, use, began, output=text.encode(), outcome=outcome)
+        )
+        return self._tell(session, call, _failed(call, text))
+
+    async def _hand_over(
+        self, session: Session, call: ToolCall, artifacts: tuple[Artifact, ...]
+    ) -> tuple[Picture, ...]:
+        pictures = []
+        for artifact in artifacts:
+            blob = await self._parts.recorder.keep(session.id, artifact.data)
+            session.tell(
+                "artifact",
+                {
+                    "call": call.id,
+                    "name": artifact.name,
+                    "media_type": artifact.media_type,
+                    "size": len(artifact.data),
+                    "blob": blob,
+                },
+            )
+            if artifact.media_type in _PICTURES:
+                pictures.append(Picture(media_type=artifact.media_type, blob=blob))
+        return tuple(pictures)
+
+    def _tell(
+        self,
+        session: Session,
+        call: ToolCall,
+        result: ToolResult,
+        *,
+        exit_status: int | None = None,
+    ) -> ToolResult:
+        session.tell(
+            "result",
+            {
+                "call": call.id,
+                "tool": call.name,
+                "text": result.text,
+                "error": result.is_error,
+                "exit_status": exit_status,
+                "blob": result.blob,
+                "pictures": [asdict(picture) for picture in result.pictures],
+            },
+        )
+        return result
+
+    def _tell_verdict(
+        self,
+        session: Session,
+        call: ToolCall,
+        use: Use,
+        decision: str,
+        reason: str,
+        findings: tuple[Finding, ...],
+    ) -> None:
+        session.tell(
+            "judged",
+            {
+                "call": call.id,
+                "tool": use.tool,
+                "subject": use.subject[:2000],
+                "decision": decision,
+                "reason": reason,
+                "findings": [asdict(finding) for finding in findings],
+            },
+        )
+
+    async def _record_verdict(
+        self,
+        session: Session,
+        call: ToolCall,
+        use: Use,
+        decision: str,
+        reason: str,
+        findings: tuple[Finding, ...],
+    ) -> None:
+        now = time.time()
+        await self._parts.recorder.record(
+            Step(
+                session=session.id,
+                user=session.user,
+                turn=_turn(session),
+                kind="policy",
+                name=use.tool,
+                began_at=now,
+                ended_at=now,
+                input=use.subject.encode(errors="replace"),
+                is_error=decision == "deny",
+                facts={
+                    "call": call.id,
+                    "decision": decision,
+                    "reason": reason,
+                    "findings": [asdict(finding) for finding in findings],
+                },
+            )
+        )
+
+
+def result_from_event(data: Mapping[str, Any]) -> ToolResult:
+    """What a `result` event told, for who finds it after a restart."""
+    return ToolResult(
+        call_id=str(data["call"]),
+        name=str(data["tool"]),
+        text=str(data["text"]),
+        is_error=bool(data["error"]),
+        pictures=tuple(
+            Picture(media_type=str(one["media_type"]), blob=str(one["blob"]))
+            for one in data.get("pictures", ())
+        ),
+        blob=str(data.get("blob", "")),
+    )
+
+
+def _find(call: ToolCall, tools: Mapping[str, Tool]) -> Tool:
+    tool = tools.get(call.name)
+    if tool is None:
+        hint = suggestion(call.name[:80], sorted(tools))
+        raise _Refusal(f"There is no tool {call.name[:80]!r}. {hint}")
+    return tool
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    if len(call.arguments) > _LARGEST_ARGUMENTS:
+        raise _Refusal(f"The arguments are longer than {_LARGEST_ARGUMENTS} characters.")
+    try:
+        found = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        raise _Refusal(
+            f"The arguments are no JSON ({error}). Send one JSON object with them."
+        ) from None
+    if not isinstance(found, dict):
+        raise _Refusal("The arguments must be one JSON object.")
+    return found
+
+
+def _failed(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call_id=call.id, name=call.name, text=text, is_error=True)
+
+
+def _turn(session: Session) -> int:
+    return session.record.turn.number if session.record.turn else session.record.turns
+
+
+def _step(
+    session: Session, call: ToolCall, use: Use, began: float, *, output: bytes, outcome: Outcome
+) -> Step:
+    told = {"call": call.id, "tool": use.tool, "arguments": dict(use.arguments)}
+    return Step(
+        session=session.id,
+        user=session.user,
+        turn=_turn(session),
+        kind="tool",
+        name=use.tool,
+        began_at=began,
+        ended_at=time.time(),
+        input=json.dumps(told, ensure_ascii=False, default=str).encode(errors="replace"),
+        output=output,
+        place=session.record.place,
+        exit_status=outcome.exit_status,
+        is_error=outcome.is_error,
+        facts={"call": call.id, "subject": use.subject[:2000]},
+    )
+
+
+def _worst(failed: ExceptionGroup[Exception]) -> Exception:
+    """One of many, so that who called sees what one call would have raised: the budget first."""
+    flat: list[Exception] = []
+
+    def gather(group: ExceptionGroup[Exception]) -> None:
+        for one in group.exceptions:
+            if isinstance(one, ExceptionGroup):
+                gather(one)
+            else:
+                flat.append(one)
+
+    gather(failed)
+    ours = [one for one in flat if isinstance(one, CrucibleError)]
+    spent = [one for one in ours if one.code == "budget-spent"]
+    return (spent or ours or flat)[0]

@@ -1,0 +1,436 @@
+"""The engine: every session of this program, and the turns in them. Turns live here, not in whoever watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from crucible.agent.approvals import Approvals
+from crucible.agent.asking import Asker, choose_model
+from crucible.agent.calling import Caller
+from crucible.agent.compacting import Compactor, context_usage
+from crucible.agent.events import Event
+from crucible.agent.facts import (
+    Answer,
+    Approval,
+    ApprovalAnswer,
+    ContextUsage,
+    Health,
+    Intent,
+    LaneFacts,
+    SessionFacts,
+)
+from crucible.agent.hooking import ask_hooks
+from crucible.agent.keeping.base import Kept, SessionRecord
+from crucible.agent.lanes import Lanes
+from crucible.agent.loop import Loop
+from crucible.agent.messages import AssistantMessage, Message, Picture, UserMessage
+from crucible.agent.models.base import Schema
+from crucible.agent.options import SessionOptions, changed, options_to_json
+from crucible.agent.parts import Parts
+from crucible.agent.rewinding import Checkpoints
+from crucible.agent.seams import Step
+from crucible.agent.session import Session, facts_of, new_record, state_at_rest
+from crucible.agent.structured import shape_of
+from crucible.agent.turn import Came, Turn
+from crucible.agent.turns import Turns, results_of_open_calls
+from crucible.errors import (
+    BadSetting,
+    EngineClosed,
+    NothingToResume,
+    SessionBusy,
+    SessionMissing,
+)
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    Wanted = Schema | Mapping[str, Any] | type[BaseModel]
+
+_LONGEST_PROMPT = 1 << 20
+_MOST_REPAIRS = 8
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+
+class Engine:
+    """`async with` it. Every verb may be called from any task of its loop."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lanes = Lanes(parts.lane_limits)
+        self._approvals = Approvals(parts)
+        self._asker = Asker(parts, self._lanes)
+        self._compactor = Compactor(self._asker)
+        self._checkpoints = Checkpoints()
+        caller = Caller(parts, self._lanes, self._approvals)
+        self._loop = Loop(parts, self._asker, caller, self._compactor, self._checkpoints)
+        self._turns = Turns(parts, self._loop)
+        self._sessions: dict[str, Session] = {}
+        self._records: dict[str, SessionRecord] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._learning: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    async def __aenter__(self) -> Engine:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Takes up what is kept: turns that waited for an approval wait on, others are marked as interrupted."""
+        for record in await self._parts.store.list():
+            self._records[record.id] = record
+        for record in tuple(self._records.values()):
+            if record.turn is not None:
+                await self._after_crash(await self._find(record.id))
+
+    async def close(self) -> None:
+        """Ends what runs. Turns that wait for an approval wait on in the next engine; sandboxes are let go of."""
+        self._is_closing = True
+        for session in self._sessions.values():
+            if session.turn is not None:
+                session.turn.leave(for_another=bool(session.record.approvals))
+        for task in self._learning:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        for session in self._sessions.values():
+            with contextlib.suppress(Exception):
+                await session.leave_workplace(keep=True)
+            await session.close()
+        self._sessions.clear()
+
+    # Sessions
+
+    async def create_session(self, options: SessionOptions | None = None) -> SessionFacts:
+        wanted = options or SessionOptions()
+        session_id = f"ses-{secrets.token_hex(8)}"
+        got = await ask_hooks(
+            self._parts,
+            "before-session",
+            session=session_id,
+            user=wanted.user,
+            turn=0,
+            data={"system": wanted.system, "model": wanted.models.get("agent", "")},
+        )
+        wanted = replace(wanted, system=str(got.get("system", wanted.system)))
+        session = await self._create(session_id, wanted)
+        return session.facts()
+
+    async def sessions(self, user: str | None = None) -> tuple[SessionFacts, ...]:
+        """In the order in which they were created."""
+        async with self._lanes.enter("query"):
+            return tuple(
+                self._facts(record)
+                for record in self._records.values()
+                if user is None or record.options.user == user
+            )
+
+    async def session(self, session: str) -> SessionFacts:
+        """Raises SessionMissing, as every verb that names a session."""
+        async with self._lanes.enter("query"):
+            record = self._records.get(session)
+            if record is None:
+                raise SessionMissing(session[:64])
+            return self._facts(record)
+
+    async def configure(self, session: str, changes: Mapping[str, Any]) -> SessionFacts:
+        """Holds from the next step on, also of a turn under way."""
+        found = await self._find(session)
+        options = changed(found.options, changes)
+        if options.sandbox != found.options.sandbox and found.record.place is not None:
+            raise BadSetting("The session's sandbox is open", hint="Create another session")
+        found.change(options=options)
+        await found.write()
+        return found.facts()
+
+    async def destroy(self, session: str) -> None:
+        """Ends its turn, removes its sandbox and all that is kept of it. The ledger stays."""
+        found = await self._find(session)
+        await self.cancel(session)
+        async with found.changing:
+            await self._checkpoints.forget_all(found)
+            await found.leave_workplace(keep=False)
+            await found.close()
+            await self._parts.store.delete(session)
+            self._sessions.pop(session, None)
+            self._records.pop(session, None)
+            self._asker.forget(session)
+        await ask_hooks(
+            self._parts, "after-session", session=session, user=found.user, turn=0, data={}
+        )
+
+    # Turns
+
+    async def begin(
+        self,
+        session: str,
+        prompt: str,
+        *,
+        pictures: tuple[Picture, ...] = (),
+        schema: Wanted | None = None,
+        intent: Intent | None = None,
+        max_repairs: int = 2,
+    ) -> Turn:
+        """Raises SessionBusy while the session has a turn. Of different sessions, model calls queue in a lane."""
+        if not prompt.strip() or len(prompt) > _LONGEST_PROMPT:
+            raise BadSetting(f"A prompt has 1 to {_LONGEST_PROMPT} characters")
+        if not 0 <= max_repairs <= _MOST_REPAIRS:
+            raise BadSetting(f"max_repairs is {max_repairs}, not 0 to {_MOST_REPAIRS}")
+        shape = shape_of(schema) if schema is not None else None
+        found = await self._find(session)
+        async with self._idle(found):
+            message = UserMessage(text=prompt, pictures=pictures)
+            turn = await self._turns.open(
+                found, message, shape=shape, intent=intent, max_repairs=max_repairs
+            )
+            self._go(found, turn)
+        return turn
+
+    async def resume(self, session: str) -> Turn:
+        """Goes on with what an interrupted, cancelled or failed turn left. Raises NothingToResume."""
+        found = await self._find(session)
+        async with self._idle(found):
+            last = found.messages[-1] if found.messages else None
+            if last is None or (isinstance(last, AssistantMessage) and last.is_whole):
+                raise NothingToResume(session)
+            turn = await self._turns.open(found, None, shape=None, intent=None, max_repairs=2)
+            self._go(found, turn)
+        return turn
+
+    async def cancel(self, session: str) -> bool:
+        """Returns when the turn has ended: its model call is left, its processes are gone. False without one."""
+        async with self._lanes.enter("control"):
+            turn = (await self._find(session)).turn
+            if turn is None:
+                return False
+            turn.cancel()
+        await turn.wait()
+        return True
+
+    async def generate(self, session: str, prompt: str, **asked: Any) -> Answer:
+        turn = await self.begin(session, prompt, **asked)
+        return await turn.wait()
+
+    async def stream(self, session: str, prompt: str, **asked: Any) -> AsyncGenerator[Event, None]:
+        """The events of one turn. Who stops listening leaves the turn as it is."""
+        turn = await self.begin(session, prompt, **asked)
+        async for event in self.events(session, after=turn.first_event - 1):
+            yield event
+            if event.kind == "turn-ended" and event.turn == turn.number:
+                return
+
+    async def generate_object(
+        self, session: str, prompt: str, schema: Wanted, *, max_repairs: int = 2
+    ) -> Answer:
+        """`value` of the answer is the object; with end `failed`, there is none of that shape."""
+        return await self.generate(session, prompt, schema=schema, max_repairs=max_repairs)
+
+    def stream_object(
+        self, session: str, prompt: str, schema: Wanted, *, max_repairs: int = 2
+    ) -> AsyncGenerator[Event, None]:
+        """As `stream`; `object` events hold what is known of the object so far."""
+        return self.stream(session, prompt, schema=schema, max_repairs=max_repairs)
+
+    async def events(self, session: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
+        """First those that are kept, then those to come, until the session is destroyed or the engine closed."""
+        found = await self._find(session)
+        async with contextlib.aclosing(found.journal.watch(max(0, after))) as events:
+            async for event in events:
+                yield event
+
+    # Context
+
+    async def context_usage(self, session: str) -> ContextUsage:
+        async with self._lanes.enter("query"):
+            found = await self._find(session)
+            return context_usage(found, choose_model(self._parts, found, "agent"))
+
+    async def history(self, session: str) -> tuple[Message, ...]:
+        async with self._lanes.enter("query"):
+            return tuple((await self._find(session)).messages)
+
+    async def pin(self, session: str, position: int, *, is_pinned: bool = True) -> None:
+        """What is pinned is kept word for word when the session is compacted."""
+        found = await self._find(session)
+        async with self._idle(found):
+            if not 0 <= position < len(found.messages):
+                raise BadSetting(f"Session {session!r} has no message {position}")
+            message = found.messages[position]
+            if not isinstance(message, UserMessage | AssistantMessage):
+                raise BadSetting(f"Message {position} is a result; pin the message before it")
+            messages = list(found.messages)
+            messages[position] = replace(message, is_pinned=is_pinned)
+            record = found.record
+            await found.replace_messages(
+                messages,
+                context_tokens=record.context_tokens,
+                context_messages=record.context_messages,
+            )
+
+    async def clear(self, session: str) -> None:
+        """Forgets the conversation. The sandbox and the ledger stay."""
+        found = await self._find(session)
+        async with self._idle(found):
+            await self._checkpoints.forget_all(found)
+            await found.replace_messages([], moments=(), last_end=None)
+            self._asker.forget(session)
+            found.tell("notice", {"text": "The conversation was cleared."})
+            await found.write()
+
+    async def compact(self, session: str) -> bool:
+        """By a summary; False if there is nothing to gain."""
+        found = await self._find(session)
+        async with self._idle(found):
+            turn = Turn(session=session, number=0, intent="chat", first_event=0, shape=None)
+            return await self._compactor.compact(
+                found, turn, choose_model(self._parts, found, "agent")
+            )
+
+    # Steps
+
+    async def rewind(self, session: str, steps: int) -> int:
+        """Takes back the last steps, in the sandbox and in the messages. Then `resume`, or another prompt."""
+        if steps < 1:
+            raise BadSetting(f"{steps} steps cannot be taken back")
+        found = await self._find(session)
+        async with self._idle(found):
+            self._asker.forget(session)
+            found.change(last_end="interrupted")
+            return await self._checkpoints.rewind(found, steps)
+
+    async def branch(self, session: str, step: int) -> SessionFacts:
+        """Another session that begins before that step, with a copy of the sandbox as it was then."""
+        found = await self._find(session)
+        async with self._idle(found):
+            workplace, messages = await self._checkpoints.branch(found, step)
+            other = await self._create(f"ses-{secrets.token_hex(8)}", found.options, parent=session)
+            await other.replace_messages(messages, steps=step - 1, last_end="interrupted")
+            other.give_workplace(workplace)
+            await other.write()
+        return other.facts()
+
+    # People
+
+    async def approvals(self, session: str | None = None) -> tuple[Approval, ...]:
+        async with self._lanes.enter("query"):
+            if session is not None:
+                await self._find(session)
+            return self._approvals.waiting(session)
+
+    async def answer_approval(self, approval: str, answer: ApprovalAnswer) -> Approval:
+        """Raises ApprovalMissing, or BadToolCall for edited arguments that cannot be used."""
+        async with self._lanes.enter("control"):
+            return self._approvals.answer(approval, answer)
+
+    def lanes(self) -> tuple[LaneFacts, ...]:
+        return self._lanes.facts()
+
+    def health(self) -> Health:
+        states = [session.state for session in self._sessions.values()]
+        return Health(
+            sessions=len(self._records),
+            busy=states.count("busy"),
+            waiting=states.count("waiting"),
+            approvals=len(self._approvals.waiting()),
+            lanes=self._lanes.facts(),
+        )
+
+    # Within
+
+    async def _find(self, session: str) -> Session:
+        found = self._sessions.get(session)
+        if found is not None:
+            return found
+        if session not in self._records:
+            raise SessionMissing(session[:64])
+        kept = await self._parts.store.load(session)
+        # Another may have been quicker.
+        return self._sessions.get(session) or self._take_up(kept)
+
+    def _facts(self, record: SessionRecord) -> SessionFacts:
+        session = self._sessions.get(record.id)
+        return session.facts() if session else facts_of(record, state_at_rest(record))
+
+    def _take_up(self, kept: Kept) -> Session:
+        session = Session(kept, self._parts.store, self._parts.workplaces)
+        self._sessions[session.id] = session
+        self._records[session.id] = kept.record
+        return session
+
+    async def _create(
+        self, session_id: str, options: SessionOptions, *, parent: str = ""
+    ) -> Session:
+        if self._is_closing:
+            raise EngineClosed
+        record = new_record(session_id, options, parent=parent)
+        await self._parts.store.save(record)
+        session = self._take_up(Kept(record=record, messages=(), last_event=0))
+        await self._parts.recorder.record(_born(session))
+        return session
+
+    @contextlib.asynccontextmanager
+    async def _idle(self, session: Session) -> AsyncIterator[None]:
+        """Holds off whoever else would change a session that has no turn."""
+        if self._is_closing:
+            raise EngineClosed
+        if session.turn is not None or session.changing.locked():
+            raise SessionBusy(session.id)
+        async with session.changing:
+            yield
+
+    def _go(self, session: Session, turn: Turn) -> None:
+        session.turn = turn
+        task = asyncio.create_task(self._live(session, turn), name=f"turn {session.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _live(self, session: Session, turn: Turn) -> None:
+        await self._turns.see_through(session, turn)
+        answer = await turn.wait()
+        if answer.end == "done" and session.options.memory and not self._is_closing:
+            learning = asyncio.create_task(self._turns.learn(session, answer))
+            self._learning.add(learning)
+            await asyncio.wait({learning})
+            self._learning.discard(learning)
+
+    async def _after_crash(self, session: Session) -> None:
+        open_turn = session.record.turn
+        if open_turn is None:
+            return
+        schema = open_turn.schema
+        shape = (
+            shape_of(Schema(name=open_turn.schema_name, schema=schema))
+            if schema is not None
+            else None
+        )
+        turn = self._turns.reopen(session, open_turn, shape)
+        turn.results = await results_of_open_calls(session)
+        if session.record.approvals:
+            self._turns.close_calls_that_ran(session, turn)
+            self._go(session, turn)
+        else:
+            await self._turns.finish(session, turn, Came(end="interrupted"), {})
+
+
+def _born(session: Session) -> Step:
+    import json
+
+    options = options_to_json(session.options)
+    return Step(
+        session=session.id,
+        user=session.user,
+        turn=0,
+        kind="session",
+        name=session.id,
+        began_at=session.record.created_at,
+        ended_at=session.record.created_at,
+        input=json.dumps(options, ensure_ascii=False, sort_keys=True).encode(),
+    )

@@ -1,0 +1,1 @@
+"""Where sessions are kept: SQL, JSON files, or a store of one's own."""

@@ -1,0 +1,201 @@
+"""Sessions as files, for who wants to read them with other tools: a directory for each, in it the head as JSON, and
+messages and events as lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crucible.agent import messages as message_form
+from crucible.agent.events import Event
+from crucible.agent.keeping.base import (
+    Kept,
+    SessionRecord,
+    event_from_json,
+    event_to_json,
+    record_from_json,
+    record_to_json,
+)
+from crucible.agent.messages import Message
+from crucible.errors import SessionMissing, StateDamaged
+
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_LONGEST_LINE = 64 << 20
+
+T = TypeVar("T")
+
+
+class JsonFiles:
+    """A `SessionStore`. A line that a crash cut short is left out, and overwritten by the next."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._guards: dict[str, asyncio.Lock] = {}
+
+    async def save(self, record: SessionRecord) -> None:
+        await self._do(record.id, lambda place: _write_head(place, record))
+
+    async def append(
+        self,
+        record: SessionRecord,
+        *,
+        first: int,
+        messages: Sequence[Message],
+        events: Sequence[Event],
+    ) -> None:
+        def work(place: Path) -> None:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if messages:
+                lines = [
+                    {"at": first + position, "message": message_form.to_json(message)}
+                    for position, message in enumerate(messages)
+                ]
+                _add_lines(place / "messages.jsonl", lines)
+            if events:
+                _add_lines(place / "events.jsonl", [event_to_json(event) for event in events])
+            _write_head(place, record)
+
+        await self._do(record.id, work)
+
+    async def rewrite(self, record: SessionRecord, messages: Sequence[Message]) -> None:
+        def work(place: Path) -> None:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lines = [
+                _line({"at": position, "message": message_form.to_json(message)})
+                for position, message in enumerate(messages)
+            ]
+            _replace(place / "messages.jsonl", b"".join(lines))
+            _write_head(place, record)
+
+        await self._do(record.id, work)
+
+    async def load(self, session: str) -> Kept:
+        def work(place: Path) -> Kept:
+            record = _read_head(place)
+            if record is None:
+                raise SessionMissing(session)
+            kept: dict[int, Message] = {}
+            for line in _lines(place / "messages.jsonl"):
+                at = int(line["at"])
+                # Written again after a crash: what came after the first writing is not of this history.
+                for later in [one for one in kept if one >= at]:
+                    del kept[later]
+                kept[at] = message_form.from_json(line["message"])
+            if sorted(kept) != list(range(len(kept))):
+                raise StateDamaged(f"Session {session!r} lacks messages in {place}")
+            last = 0
+            for line in _lines(place / "events.jsonl"):
+                last = max(last, event_from_json(line).number)
+            return Kept(
+                record=record,
+                messages=tuple(kept[at] for at in range(len(kept))),
+                last_event=last,
+            )
+
+        return await self._do(session, work)
+
+    async def events(self, session: str, *, after: int, limit: int) -> tuple[Event, ...]:
+        def work(place: Path) -> tuple[Event, ...]:
+            found: dict[int, Event] = {}
+            for line in _lines(place / "events.jsonl"):
+                event = event_from_json(line)
+                if event.number > after:
+                    found[event.number] = event
+                if len(found) >= limit:
+                    break
+            return tuple(found[number] for number in sorted(found))
+
+        return await self._do(session, work)
+
+    async def delete(self, session: str) -> None:
+        def work(place: Path) -> None:
+            # The head goes first: whatever happens then, it is no session any more.
+            (place / "session.json").unlink(missing_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
+
+        await self._do(session, work)
+        self._guards.pop(session, None)
+
+    async def list(self) -> tuple[SessionRecord, ...]:
+        def work() -> tuple[SessionRecord, ...]:
+            if not self._root.is_dir():
+                return ()
+            found = [
+                record
+                for place in self._root.iterdir()
+                if _ID.fullmatch(place.name) and (record := _read_head(place)) is not None
+            ]
+            return tuple(sorted(found, key=lambda record: (record.created_at, record.id)))
+
+        return await asyncio.to_thread(work)
+
+    async def exists(self, session: str) -> bool:
+        if not _ID.fullmatch(session):
+            return False
+        return await self._do(session, lambda place: (place / "session.json").is_file())
+
+    async def close(self) -> None:
+        pass
+
+    async def _do(self, session: str, work: Callable[[Path], T]) -> T:
+        if not _ID.fullmatch(session):
+            raise SessionMissing(session[:64])
+        async with self._guards.setdefault(session, asyncio.Lock()):
+            return await asyncio.to_thread(work, self._root / session)
+
+
+def _write_head(place: Path, record: SessionRecord) -> None:
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _replace(place / "session.json", _line(record_to_json(record)))
+
+
+def _read_head(place: Path) -> SessionRecord | None:
+    try:
+        text = (place / "session.json").read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return record_from_json(json.loads(text))
+    except ValueError as error:
+        raise StateDamaged(f"{place / 'session.json'} is no JSON: {error}") from error
+
+
+def _replace(path: Path, data: bytes) -> None:
+    new = path.with_suffix(".new")
+    new.write_bytes(data)
+    new.replace(path)
+
+
+def _add_lines(path: Path, values: Sequence[Any]) -> None:
+    with path.open("ab") as file:
+        end = file.tell()
+        if end and not _ends_with_newline(path):
+            file.write(b"\n")
+        file.write(b"".join(_line(value) for value in values))
+        file.flush()
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,26 @@
+"""What an engine is made of: one of each, handed over by `assemble`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crucible.agent.hooks.chain import Hooks
+from crucible.agent.keeping.base import SessionStore
+from crucible.agent.lanes import LaneLimits
+from crucible.agent.models.base import Models
+from crucible.agent.plain import AllowAll, MemoryRecorder, NoMemory, NoPurse
+from crucible.agent.seams import Judge, Purse, Recorder, Remembers, Toolbox, Workplaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    store: SessionStore
+    models: Models
+    workplaces: Workplaces
+    toolbox: Toolbox
+    judge: Judge = field(default_factory=AllowAll)
+    recorder: Recorder = field(default_factory=MemoryRecorder)
+    purse: Purse = field(default_factory=NoPurse)
+    memory: Remembers = field(default_factory=NoMemory)
+    hooks: Hooks = field(default_factory=Hooks)
+    lane_limits: LaneLimits = field(default_factory=LaneLimits)

@@ -1,0 +1,80 @@
+"""An engine alone: nothing is priced, remembered or refused. For tests and for programs that embed it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from crucible.agent.facts import Finding
+from crucible.agent.messages import Message
+from crucible.agent.models.base import Usage
+from crucible.agent.options import PolicyRules, SessionOptions
+from crucible.agent.seams import Hold, Recalled, Spend, Step, Verdict
+from crucible.agent.tools.base import Code, Tool, Use
+
+_MOST_STEPS = 10_000
+
+
+class MemoryRecorder:
+    """Keeps the newest steps and their blobs in this process."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.blobs: dict[str, bytes] = {}
+
+    async def record(self, step: Step) -> str:
+        if len(self.steps) < _MOST_STEPS:
+            self.steps.append(step)
+        return await self.keep(step.session, step.output) if step.output else ""
+
+    async def keep(self, session: str, data: bytes) -> str:
+        name = hashlib.sha256(data).hexdigest()
+        self.blobs[name] = data
+        return name
+
+    async def blob(self, name: str) -> bytes | None:
+        return self.blobs.get(name)
+
+
+class _NoHold:
+    async def settle(
+        self,
+        *,
+        usage: Usage | None = None,
+        sandbox_s: float = 0.0,
+        iterations: int = 0,
+        calls: int = 0,
+    ) -> float | None:
+        return None
+
+
+class NoPurse:
+    async def reserve(self, spend: Spend) -> Hold:
+        return _NoHold()
+
+
+class NoMemory:
+    async def recall(self, user: str, text: str) -> tuple[Recalled, ...]:
+        return ()
+
+    async def learn(
+        self, user: str, session: str, turn: int, messages: tuple[Message, ...]
+    ) -> tuple[str, ...]:
+        return ()
+
+
+class AllowAll:
+    """For who works in a sandbox that holds nothing of value."""
+
+    def inspect(self, code: Code) -> tuple[Finding, ...]:
+        return ()
+
+    def judge(self, rules: PolicyRules, use: Use, findings: tuple[Finding, ...]) -> Verdict:
+        return Verdict(decision="allow", reason="everything is allowed")
+
+
+class FixedTools:
+    def __init__(self, *tools: Tool) -> None:
+        self._tools = tools
+
+    async def tools(self, session: str, options: SessionOptions) -> tuple[Tool, ...]:
+        return self._tools

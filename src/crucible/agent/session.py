@@ -1,0 +1,149 @@
+"""A session in memory: its head, its messages, its journal, its workplace, and the turn under way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from crucible.agent.events import Event, Kind
+from crucible.agent.facts import SessionFacts, State
+from crucible.agent.journal import Journal
+from crucible.agent.keeping.base import Kept, SessionRecord, SessionStore
+from crucible.agent.messages import Message
+from crucible.agent.options import SessionOptions
+from crucible.agent.seams import Workplaces
+from crucible.agent.workplace import Workplace
+
+if TYPE_CHECKING:
+    from crucible.agent.turn import Turn
+
+
+class Session:
+    """One engine holds it. Only its turn changes messages while there is one."""
+
+    def __init__(self, kept: Kept, store: SessionStore, workplaces: Workplaces) -> None:
+        self._workplaces = workplaces
+        self._workplace: Workplace | None = None
+        self.record = kept.record
+        self.messages = list(kept.messages)
+        self.turn: Turn | None = None
+        self.changing = asyncio.Lock()
+        self.journal = Journal(
+            store,
+            session=kept.record.id,
+            head=self._head,
+            messages=len(kept.messages),
+            last_event=kept.last_event,
+        )
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def options(self) -> SessionOptions:
+        return self.record.options
+
+    @property
+    def user(self) -> str:
+        return self.record.options.user
+
+    @property
+    def state(self) -> State:
+        if self.turn is not None:
+            return "waiting" if self.record.approvals else "busy"
+        return state_at_rest(self.record)
+
+    @property
+    def workplace(self) -> Workplace:
+        if self._workplace is None:
+            place = self.record.place
+            self._workplace = self._workplaces.workplace(
+                self.id, self.options.sandbox, sandbox=place.sandbox if place else ""
+            )
+        return self._workplace
+
+    def facts(self) -> SessionFacts:
+        return facts_of(self._head(), self.state)
+
+    def tell(self, kind: Kind, data: Mapping[str, Any]) -> Event:
+        turn = self.record.turn.number if self.record.turn else self.record.turns
+        return self.journal.tell(turn, kind, data)
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self.journal.add(message)
+
+    def change(self, **changes: Any) -> None:
+        """Changes the head; written with the next that is written."""
+        self.record = replace(self.record, **changes)
+        self.journal.head_changed()
+
+    async def write(self) -> None:
+        await self.journal.write()
+
+    async def replace_messages(self, messages: list[Message], **changes: Any) -> None:
+        """All messages anew, the old ones are gone."""
+        await self.journal.write()
+        self.messages = messages
+        self.record = replace(
+            self.record, **{"context_tokens": 0, "context_messages": 0, **changes}
+        )
+        await self.journal.rewrite(messages)
+
+    def note_place(self) -> None:
+        """Keeps the name of the sandbox once there is one, so that another process finds it again."""
+        place = self._workplace.place if self._workplace is not None else None
+        if place is not None and place != self.record.place:
+            self.change(place=place)
+
+    def give_workplace(self, workplace: Workplace) -> None:
+        self._workplace = workplace
+        self.note_place()
+
+    async def leave_workplace(self, *, keep: bool) -> None:
+        """Also removes a sandbox from before that was not needed since."""
+        if self._workplace is None and (keep or self.record.place is None):
+            return
+        await self.workplace.close(keep=keep)
+        self._workplace = None
+
+    async def close(self) -> None:
+        await self.journal.close()
+
+    def _head(self) -> SessionRecord:
+        return replace(
+            self.record, messages=len(self.messages), last_event=self.journal.last_number
+        )
+
+
+def facts_of(record: SessionRecord, state: State) -> SessionFacts:
+    return SessionFacts(
+        id=record.id,
+        options=record.options,
+        state=state,
+        created_at=record.created_at,
+        used_at=record.used_at,
+        turns=record.turns,
+        messages=record.messages,
+        last_event=record.last_event,
+        usage=record.usage,
+        cost_usd=record.cost_usd,
+        is_cost_whole=record.is_cost_whole,
+        place=record.place,
+        approvals=tuple(approval.id for approval in record.approvals),
+        parent=record.parent,
+    )
+
+
+def state_at_rest(record: SessionRecord) -> State:
+    """Of a session without a turn."""
+    return "interrupted" if record.last_end == "interrupted" else "idle"
+
+
+def new_record(session: str, options: SessionOptions, *, parent: str = "") -> SessionRecord:
+    now = time.time()
+    return SessionRecord(id=session, options=options, created_at=now, used_at=now, parent=parent)

@@ -1,0 +1,342 @@
+"""A turn from its prompt to its end. Whatever ends it, the history it leaves can be gone on with: each call has a
+result, and what the model had said is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from crucible.agent import messages as message_form
+from crucible.agent.asking import choose_model
+from crucible.agent.calling import result_from_event
+from crucible.agent.events import End
+from crucible.agent.facts import Answer, Intent
+from crucible.agent.hooking import ask_hooks
+from crucible.agent.keeping.base import OpenTurn
+from crucible.agent.loop import Loop
+from crucible.agent.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from crucible.agent.models.base import Usage
+from crucible.agent.parts import Parts
+from crucible.agent.router import route
+from crucible.agent.seams import Recalled, Step
+from crucible.agent.session import Session
+from crucible.agent.structured import Shape
+from crucible.agent.turn import Came, Turn
+from crucible.errors import CrucibleError
+
+_WHY_NO_RESULT: Mapping[End, str] = {
+    "cancelled": "cancelled: the user stopped the turn before this call came to its end.",
+    "interrupted": (
+        "interrupted: the program that ran this call ended. Whether it came to its end is not known; look before "
+        "you repeat it."
+    ),
+    "budget-spent": "not run: the budget is spent.",
+}
+_FAILED = "not finished: the turn failed before this call came to its end."
+_log = logging.getLogger(__name__)
+
+
+class Turns:
+    def __init__(self, parts: Parts, loop: Loop) -> None:
+        self._parts = parts
+        self._loop = loop
+
+    async def open(
+        self,
+        session: Session,
+        message: UserMessage | None,
+        *,
+        shape: Shape | None,
+        intent: Intent | None,
+        max_repairs: int,
+    ) -> Turn:
+        """Begins one; None goes on with what is there. Raises HookBlocked, and then nothing has begun."""
+        if message is not None:
+            message = await self._asked(session, message)
+        chosen = intent or self._route(session, message)
+        number = session.record.turns + 1
+        open_turn = OpenTurn(
+            number=number,
+            intent=chosen,
+            began_at=time.time(),
+            began_with=len(session.messages),
+            first_event=session.journal.last_number + 1,
+            max_repairs=max_repairs,
+            schema_name=shape.schema.name if shape else "",
+            schema=dict(shape.schema.schema) if shape else None,
+        )
+        session.change(turns=number, turn=open_turn, last_end=None, used_at=time.time())
+        event = session.tell(
+            "turn-began",
+            {
+                "intent": chosen,
+                "prompt": message.text if message else "",
+                "resumed": message is None,
+            },
+        )
+        if message is not None:
+            session.add(message)
+        return Turn(
+            session=session.id,
+            number=number,
+            intent=chosen,
+            first_event=event.number,
+            shape=shape,
+        )
+
+    def reopen(self, session: Session, open_turn: OpenTurn, shape: Shape | None) -> Turn:
+        """One that another process has begun."""
+        return Turn(
+            session=session.id,
+            number=open_turn.number,
+            intent=open_turn.intent,
+            first_event=session.journal.last_number + 1,
+            shape=shape,
+        )
+
+    async def see_through(self, session: Session, turn: Turn) -> None:
+        """To its end, which is told and kept. Raises nothing."""
+        # What is cancelled is the work alone, so that its end is seen to, even if it never began.
+        turn.work = asyncio.create_task(self._work(session, turn), name=f"work {session.id}")
+        if turn.is_cancelled:
+            turn.work.cancel()
+        await asyncio.wait({turn.work})
+        came, error = Came(end="failed"), dict[str, Any]()
+        try:
+            came = turn.work.result()
+        except asyncio.CancelledError:
+            came = Came(end="cancelled" if turn.is_cancelled else "interrupted")
+        except CrucibleError as failed:
+            came = Came(end="budget-spent" if failed.code == "budget-spent" else "failed")
+            error = failed.as_fields()
+        except Exception as failed:
+            _log.exception("turn %d of session %s failed", turn.number, session.id)
+            error = {
+                "code": "internal",
+                "message": f"{type(failed).__name__}: {failed}"[:500],
+                "hint": "",
+            }
+        if turn.is_left and session.record.turn is not None:
+            turn.end(_answer(session, turn, session.record.turn, Came(end="interrupted"), {}))
+            return
+        await self.finish(session, turn, came, error)
+
+    async def _work(self, session: Session, turn: Turn) -> Came:
+        await session.write()
+        return await self._loop.run(session, turn, await self._recall(session))
+
+    def close_calls_that_ran(self, session: Session, turn: Turn) -> None:
+        """Of a turn that goes on after a restart: nobody knows what became of calls that did not wait."""
+        waiting = {approval.call for approval in session.record.approvals}
+        last = session.messages[-1] if session.messages else None
+        if not isinstance(last, AssistantMessage):
+            return
+        for call in last.calls:
+            if call.id not in waiting and call.id not in turn.results:
+                why = _WHY_NO_RESULT["interrupted"]
+                turn.results[call.id] = self._without(session, call, why)
+
+    async def finish(
+        self, session: Session, turn: Turn, came: Came, error: Mapping[str, Any]
+    ) -> None:
+        open_turn = session.record.turn
+        if open_turn is None:
+            return
+        self._make_whole(session, turn, came.end)
+        answer = _answer(session, turn, open_turn, came, error)
+        session.change(turn=None, approvals=(), last_end=came.end, used_at=time.time())
+        session.journal.tell(turn.number, "turn-ended", answer_to_json(answer))
+        try:
+            await self._parts.recorder.record(_ended(session, open_turn, answer))
+            await session.write()
+        except CrucibleError as failed:
+            _log.error("the end of turn %d of %s is not kept: %s", turn.number, session.id, failed)
+        finally:
+            session.turn = None
+            turn.end(answer)
+
+    def _make_whole(self, session: Session, turn: Turn, end: End) -> None:
+        """Gives each open call a result, and keeps what there is of a message that never ended."""
+        last = session.messages[-1] if session.messages else None
+        if isinstance(last, AssistantMessage) and last.calls:
+            why = _WHY_NO_RESULT.get(end, _FAILED)
+            results = tuple(
+                turn.results.get(call.id) or self._without(session, call, why)
+                for call in last.calls
+            )
+            session.add(ToolMessage(results=results))
+            session.change(steps=session.record.steps + 1)
+        elif draft := turn.draft.message(last.model if isinstance(last, AssistantMessage) else ""):
+            session.add(draft)
+
+    def _without(self, session: Session, call: ToolCall, why: str) -> ToolResult:
+        session.tell(
+            "result",
+            {
+                "call": call.id,
+                "tool": call.name,
+                "text": why,
+                "error": True,
+                "exit_status": None,
+                "blob": "",
+                "pictures": [],
+            },
+        )
+        return ToolResult(call_id=call.id, name=call.name, text=why, is_error=True)
+
+    async def learn(self, session: Session, answer: Answer) -> None:
+        """What is worth remembering of a turn that is over. Its failure is told and hurts nobody."""
+        own = tuple(_since_last_prompt(session))
+        try:
+            learned = await self._parts.memory.learn(session.user, session.id, answer.turn, own)
+        except CrucibleError as failed:
+            session.journal.tell(
+                answer.turn, "notice", {"text": f"Nothing was remembered: {failed.message}"}
+            )
+            return
+        if learned:
+            session.journal.tell(answer.turn, "remembered", {"facts": list(learned)})
+            await session.write()
+
+    async def _asked(self, session: Session, message: UserMessage) -> UserMessage:
+        got = await ask_hooks(
+            self._parts,
+            "before-prompt",
+            session=session.id,
+            user=session.user,
+            turn=session.record.turns + 1,
+            data={"text": message.text},
+        )
+        message = replace(message, text=str(got.get("text", message.text)))
+        now = time.time()
+        await self._parts.recorder.record(
+            Step(
+                session=session.id,
+                user=session.user,
+                turn=session.record.turns + 1,
+                kind="prompt",
+                name=session.user,
+                began_at=now,
+                ended_at=now,
+                input=json.dumps(message_form.to_json(message), ensure_ascii=False).encode(),
+            )
+        )
+        return message
+
+    def _route(self, session: Session, message: UserMessage | None) -> Intent:
+        model = choose_model(self._parts, session, "agent")
+        if message is None:
+            return "agent" if model.profile.calls_tools else "code"
+        return route(message.text, session.messages, model.profile)
+
+    async def _recall(self, session: Session) -> tuple[Recalled, ...]:
+        if not session.options.memory:
+            return ()
+        prompt = next(
+            (one.text for one in reversed(session.messages) if isinstance(one, UserMessage)), ""
+        )
+        if not prompt:
+            return ()
+        found = await self._parts.memory.recall(session.user, prompt)
+        if found:
+            facts = [{"id": one.id, "text": one.text, "reason": one.reason} for one in found]
+            session.tell("recalled", {"facts": facts})
+        return found
+
+
+async def results_of_open_calls(session: Session) -> dict[str, ToolResult]:
+    """What calls of a turn that another process left open had already come to."""
+    last = session.messages[-1] if session.messages else None
+    if not isinstance(last, AssistantMessage):
+        return {}
+    wanted = {call.id for call in last.calls}
+    open_turn = session.record.turn
+    if open_turn is None:
+        return {}
+    found: dict[str, ToolResult] = {}
+    async for event in session.journal.kept(open_turn.first_event - 1):
+        if event.kind == "result" and event.data["call"] in wanted:
+            found[str(event.data["call"])] = result_from_event(event.data)
+    return found
+
+
+def _since_last_prompt(session: Session) -> list[Message]:
+    for at in range(len(session.messages) - 1, -1, -1):
+        if isinstance(session.messages[at], UserMessage):
+            return session.messages[at:]
+    return []
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    return {
+        "end": answer.end,
+        "text": answer.text,
+        "value": answer.value,
+        "intent": answer.intent,
+        "model": answer.model,
+        "calls": [{"call": call.id, "tool": call.name} for call in answer.calls],
+        "usage": usage_to_json(answer.usage),
+        "cost_usd": answer.cost_usd,
+        "is_cost_whole": answer.is_cost_whole,
+        "error": dict(answer.error),
+    }
+
+
+def usage_to_json(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }
+
+
+def _answer(
+    session: Session, turn: Turn, open_turn: OpenTurn, came: Came, error: Mapping[str, Any]
+) -> Answer:
+    own = session.messages[min(open_turn.began_with, len(session.messages)) :]
+    said = [message for message in own if isinstance(message, AssistantMessage)]
+    last = said[-1] if said else None
+    return Answer(
+        session=session.id,
+        turn=open_turn.number,
+        text=last.text if last else "",
+        calls=tuple(call for message in said for call in message.calls),
+        usage=open_turn.usage,
+        cost_usd=open_turn.cost_usd,
+        is_cost_whole=open_turn.is_cost_whole,
+        end=came.end,
+        intent=turn.intent,
+        model=last.model if last else "",
+        value=came.value,
+        error=error,
+    )
+
+
+def _ended(session: Session, open_turn: OpenTurn, answer: Answer) -> Step:
+    return Step(
+        session=session.id,
+        user=session.user,
+        turn=open_turn.number,
+        kind="turn",
+        name=answer.end,
+        began_at=open_turn.began_at,
+        ended_at=time.time(),
+        usage=answer.usage,
+        cost_usd=answer.cost_usd if answer.is_cost_whole else None,
+        place=session.record.place,
+        is_error=answer.end != "done",
+        facts={"end": answer.end, "intent": answer.intent, "iterations": open_turn.iterations},
+    )
