@@ -17,7 +17,8 @@ from crucible.errors import (
     BadToolCall,
     CrucibleError,
     GuestRefused,
-    InterpreterFailed,
+    SandboxError,
+    Unsupported,
     WorkplaceLost,
 )
 
@@ -61,7 +62,7 @@ class WorkTool(ABC):
         await context.workplace.open()
         try:
             outcome = await self.work(asked, context)
-        except (BadToolCall, GuestRefused, InterpreterFailed, WorkplaceLost) as error:
+        except (BadToolCall, SandboxError, Unsupported, WorkplaceLost) as error:
             outcome = Outcome(text=_words(error), is_error=True)
         return _with_news(outcome, context)
 

@@ -1,0 +1,1 @@
+"""Where sessions work: the seam of `agent.workplace` over the sandbox room."""

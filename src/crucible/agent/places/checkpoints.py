@@ -1,0 +1,90 @@
+"""Moments of a session's sandbox that can be gone back to: snapshots of it, known by their sandbox's name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from pathlib import Path
+
+from crucible.agent.places.opening import PREFIX, SandboxRoom, Wanted
+from crucible.agent.workplace import Checkpoint
+from crucible.errors import SandboxMissing, SnapshotMissing
+from crucible.sandbox.holding import Held
+from crucible.sandbox.records import SnapshotRecord
+
+
+class Checkpoints:
+    """Nothing is remembered here: they are read from the records each time, so whoever comes next finds them."""
+
+    def __init__(self, room: SandboxRoom, name: str, wanted: Wanted) -> None:
+        self._room = room
+        self._name = name
+        self._wanted = wanted
+
+    async def take(self) -> Checkpoint:
+        began = time.perf_counter()
+        record = await self._room.snapshots.take(self._name, f"{PREFIX}{secrets.token_hex(8)}")
+        duration_s = time.perf_counter() - began
+        for old in self._records()[: -max(1, self._wanted.checkpoints)]:
+            await self._room.snapshots.remove(old.tag)
+        return await _described(record, duration_s)
+
+    async def all(self) -> tuple[Checkpoint, ...]:
+        return tuple([await _described(record) for record in self._records()])
+
+    async def restore(self, checkpoint: str, name: str) -> Held:
+        """A sandbox of that name as it was then; one that has the name already is removed first."""
+        record = self._find(checkpoint)
+        with contextlib.suppress(SandboxMissing):
+            await self._room.manager.remove(name, force=True)
+        held = await self._room.snapshots.restore(record.tag, name)
+        await self._room.executions.take_over(held)
+        if self._wanted.secrets:
+            # A sandbox that runs learns the values that it is given.
+            await self._room.manager.start(name, secrets=self._wanted.secrets)
+        return held
+
+    async def forget(self, checkpoint: str) -> None:
+        await self._room.snapshots.remove(self._find(checkpoint).tag)
+
+    async def forget_all(self) -> None:
+        for record in self._records():
+            with contextlib.suppress(SnapshotMissing):
+                await self._room.snapshots.remove(record.tag)
+
+    def _find(self, checkpoint: str) -> SnapshotRecord:
+        """Only those of this session: a snapshot of somebody else is none."""
+        for record in self._records():
+            if record.tag == checkpoint:
+                return record
+        raise SnapshotMissing(checkpoint[:80])
+
+    def _records(self) -> list[SnapshotRecord]:
+        mine = [
+            record
+            for record in self._room.manager.records.snapshots()
+            if record.sandbox_name == self._name
+            and record.tag.startswith(PREFIX)
+            and record.state == "saved"
+        ]
+        return sorted(mine, key=lambda record: record.created_at)
+
+
+async def _described(record: SnapshotRecord, duration_s: float = 0.0) -> Checkpoint:
+    return Checkpoint(
+        id=record.tag,
+        taken_at=record.created_at,
+        bytes=await asyncio.to_thread(_bytes_in, record.directory),
+        duration_s=duration_s,
+    )
+
+
+def _bytes_in(directory: Path) -> int:
+    """What it takes on the disk, not what it would if it had no holes."""
+    total = 0
+    for path in directory.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_blocks * 512
+    return total
