@@ -329,4 +329,4 @@ def _pictures_of(message: Message) -> tuple[Picture, ...]:
 
 
 def _bytes(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

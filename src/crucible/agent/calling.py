@@ -386,7 +386,7 @@ def _step(
         name=use.tool,
         began_at=began,
         ended_at=time.time(),
-        input=json.dumps(told, ensure_ascii=False, default=str).encode(errors="replace"),
+        input=json.dumps(told, default=str).encode(errors="replace"),
         output=output,
         place=session.record.place,
         exit_status=outcome.exit_status,

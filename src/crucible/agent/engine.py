@@ -432,5 +432,5 @@ def _born(session: Session) -> Step:
         name=session.id,
         began_at=session.record.created_at,
         ended_at=session.record.created_at,
-        input=json.dumps(options, ensure_ascii=False, sort_keys=True).encode(),
+        input=json.dumps(options, sort_keys=True).encode(),
     )

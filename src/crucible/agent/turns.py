@@ -230,7 +230,7 @@ class Turns:
                 name=session.user,
                 began_at=now,
                 ended_at=now,
-                input=json.dumps(message_form.to_json(message), ensure_ascii=False).encode(),
+                input=json.dumps(message_form.to_json(message)).encode(),
             )
         )
         return message

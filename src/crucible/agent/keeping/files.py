@@ -198,4 +198,4 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
