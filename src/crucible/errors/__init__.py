@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crucible.errors.daemon import *
     from crucible.errors.doors import *
     from crucible.errors.images import *
+    from crucible.errors.ledger import *
     from crucible.errors.models import *
     from crucible.errors.network import *
     from crucible.errors.pulling import *
@@ -43,6 +44,7 @@ else:
         "agent",
         "models",
         "store",
+        "ledger",
     )
 
     def __getattr__(name: str) -> object:

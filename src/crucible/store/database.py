@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from crucible.store.address import parse, shown
-from crucible.store.engines import make_engine, reading
+from crucible.store.engines import make_engine, reading, settle_log
 from crucible.store.opening import bring_up_to_date
 from crucible.store.translation import translated
 
@@ -57,19 +57,25 @@ class Database:
         return await self._in_thread(self._readers, self.look, work)
 
     def do(self, work: Work[T]) -> T:
-        with self._translated():
+        with translated(self.place):
             engine = self._open()
             with self._writing, engine.begin() as connection:
                 return work(connection)
 
     def look(self, work: Work[T]) -> T:
-        with self._translated(), reading(self._open()).begin() as connection:
+        with translated(self.place), reading(self._open()).begin() as connection:
             return work(connection)
 
     def open(self) -> None:
         """Reaches it and brings it up to date; `run` and the others do so themselves."""
-        with self._translated():
+        with translated(self.place):
             self._open()
+
+    def settle(self) -> None:
+        """Returns when what was committed before survives a loss of power. A server sees to that itself."""
+        if self._is_file:
+            with translated(self.place):
+                settle_log(self._url)
 
     def close(self) -> None:
         """Waits for what has begun. Used again, it is opened again."""
@@ -98,11 +104,6 @@ class Database:
                     raise
                 self._engine = engine
             return self._engine
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        with translated(self.place):
-            yield
 
 
 def _threads(most: int) -> ThreadPoolExecutor:

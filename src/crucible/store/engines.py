@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -30,6 +31,19 @@ def reading(engine: Engine) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
+def settle_log(url: URL) -> None:
+    """What was committed to a file lies in its log until it is moved over, and that waits for the disk by itself.
+
+    The file itself must not be opened beside SQLite: closing it would drop SQLite's locks. The log has none.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(f"{url.database}-wal", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def _of_file(url: URL) -> Engine:
     _make_private(Path(str(url.database)))
     engine = create_engine(
@@ -41,8 +55,8 @@ def _of_file(url: URL) -> Engine:
         # Python's own idea of when a transaction begins is not ours.
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode=WAL")
-        # What was committed survives a loss of power: the ledger has promised it.
-        connection.execute("PRAGMA synchronous=FULL")
+        # A commit does not wait for the disk: a loss of power may undo the last ones, and damages nothing.
+        connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
         # What was deleted is gone from the file as well.
         connection.execute("PRAGMA secure_delete=ON")
@@ -78,4 +92,5 @@ def _of_server(url: URL) -> Engine:
 def _make_private(path: Path) -> None:
     """The file, and with it what SQLite puts beside it, is for its user alone."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

@@ -33,6 +33,12 @@ class BuildStepFailed(CrucibleError):
     code = "build-step-failed"
 
 
+class ContentGone(CrucibleError):
+    """The entry is there and tells the hash; the content was erased, or is lost."""
+
+    code = "content-gone"
+
+
 class DatabaseBusy(CrucibleError):
     """Others wrote for longer than we wait. Nothing of this transaction was kept."""
 
@@ -61,6 +67,12 @@ class ImageNotBuilt(CrucibleError):
     """The image that a project wants could not be built. The status is ours, as no command was run."""
 
     code = "image-not-built"
+
+
+class LedgerBroken(CrucibleError):
+    """What is recorded of a run is not what was signed: nothing is added to it."""
+
+    code = "ledger-broken"
 
 
 class ModelError(CrucibleError):
@@ -103,6 +115,12 @@ class BadAnswer(ModelError):
     """What came is not what the provider's format allows, or ended before its end."""
 
     code = "model-bad-answer"
+
+
+class BadEntry(Refused):
+    """What was to be written is too large, or nothing that can be written the same way twice."""
+
+    code = "bad-entry"
 
 
 class BadName(Refused):
@@ -159,6 +177,10 @@ class CommandEnded(Refused):
 
 class CommandMissing(Refused):
     code = "command-missing"
+
+
+class ContentTooLarge(Refused):
+    code = "content-too-large"
 
 
 class ContextMissing(Refused):
@@ -323,6 +345,10 @@ class KeyReused(DoorError):
     code = "idempotency-key-reused"
 
 
+class KeyUnusable(SetupError):
+    code = "key-unusable"
+
+
 class LayerDamaged(Refused):
     """A layer's bytes are not what they are said to be, or cannot be read as a layer at all."""
 
@@ -333,6 +359,12 @@ class MalformedBody(DoorError):
     """A body that is not the JSON it says it is."""
 
     code = "malformed-body"
+
+
+class ManifestUnreadable(Refused):
+    """A file that is no export of a run, or not one whose parts can be told apart."""
+
+    code = "manifest-unreadable"
 
 
 class MethodRefused(DoorError):
@@ -455,6 +487,14 @@ class RequestTooSlow(DoorError):
 
 class RouteMissing(DoorError):
     code = "route-missing"
+
+
+class RunMissing(Refused):
+    code = "run-missing"
+
+
+class RunTaken(Refused):
+    code = "run-taken"
 
 
 class SandboxLent(SandboxError):
