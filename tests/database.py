@@ -128,7 +128,8 @@ def _serving(directory: Path) -> Iterator[Postgresql]:
         _wait_until_ready(server, process)
         yield server
     finally:
-        process.send_signal(signal.SIGINT)
+        # At once: nothing of it is needed again.
+        process.send_signal(signal.SIGQUIT)
         process.wait(_START_S)
 
 
