@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -16,8 +17,11 @@ from crucible.agent.hooking import ask_hooks
 from crucible.agent.hooks.points import Point
 from crucible.agent.lanes import Lanes
 from crucible.agent.messages import (
+    AssistantMessage,
     Message,
+    Part,
     Picture,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -175,7 +179,7 @@ class Asker:
                         )
                     case Answered():
                         turn.draft.clear()
-                        return event
+                        return replace(event, message=_with_ids(event.message))
         raise BadAnswer(f"{model.ref} ended its answer without an end")
 
     async def _after(self, session: Session, answered: Answered) -> Answered:
@@ -306,6 +310,19 @@ async def _last(model: Model, request: Request) -> Answered:
             if isinstance(event, Answered):
                 return event
     raise BadAnswer(f"{model.ref} ended its answer without an end")
+
+
+def _with_ids(message: AssistantMessage) -> AssistantMessage:
+    """Each call with an id of its own, whatever the model gave: results are found by it."""
+    seen: set[str] = set()
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            if not part.id or part.id in seen:
+                part = replace(part, id=f"call-{secrets.token_hex(6)}")
+            seen.add(part.id)
+        parts.append(part)
+    return replace(message, parts=tuple(parts))
 
 
 def _tell_object(session: Session, turn: Turn, shown: Any) -> Any:

@@ -240,7 +240,13 @@ class Loop:
     def _keep(self, session: Session, message: AssistantMessage) -> None:
         session.add(message)
         open_turn = _open(session)
-        session.change(turn=replace(open_turn, iterations=open_turn.iterations + 1))
+        session.change(
+            turn=replace(
+                open_turn,
+                iterations=open_turn.iterations + 1,
+                step_event=session.journal.last_number,
+            )
+        )
 
     def _may_go_on(self, session: Session) -> bool:
         return _open(session).iterations < session.options.max_iterations

@@ -72,7 +72,6 @@ class Turns:
             intent=chosen,
             began_at=time.time(),
             began_with=len(session.messages),
-            first_event=session.journal.last_number + 1,
             max_repairs=max_repairs,
             schema_name=shape.schema.name if shape else "",
             schema=dict(shape.schema.schema) if shape else None,
@@ -266,7 +265,7 @@ async def results_of_open_calls(session: Session) -> dict[str, ToolResult]:
     if open_turn is None:
         return {}
     found: dict[str, ToolResult] = {}
-    async for event in session.journal.kept(open_turn.first_event - 1):
+    async for event in session.journal.kept(open_turn.step_event):
         if event.kind == "result" and event.data["call"] in wanted:
             found[str(event.data["call"])] = result_from_event(event.data)
     return found

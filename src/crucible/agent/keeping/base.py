@@ -19,14 +19,15 @@ from crucible.errors import CrucibleError, StateDamaged
 class OpenTurn:
     """A turn under way, as it must be known to go on with it in another process.
 
-    `schema` is that of the object that is wanted, None for text; `began_with` is how many messages there were before.
+    `schema` is that of the object that is wanted, None for text; `began_with` is how many messages there were before,
+    `step_event` the last event before the calls that are open now: other calls may have had the same ids.
     """
 
     number: int
     intent: Intent
     began_at: float
     began_with: int
-    first_event: int = 0
+    step_event: int = 0
     iterations: int = 0
     repairs: int = 0
     max_repairs: int = 2

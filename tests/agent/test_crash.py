@@ -1,0 +1,117 @@
+"""A program that is killed in the middle of a turn leaves a session that the next one goes on with."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.scenes import Line, Say, Scene, run, scene
+from tests.agent.test_trust import Asks
+from tests.conftest import ROOT
+
+from crucible.agent.facts import ApprovalAnswer
+from crucible.agent.keeping.sql import SqlSessions
+from crucible.agent.messages import AssistantMessage, ToolMessage, UserMessage
+from crucible.errors import NothingToResume
+from crucible.store.database import Database
+
+
+def killed_in(kind: str, root: Path) -> str:
+    """The session of a program that was killed in the middle of it."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.agent.crashing", str(root), kind],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        start_new_session=True,
+    ) as program:
+        assert program.stdout is not None
+        said = program.stdout.readline().split()
+        program.send_signal(signal.SIGKILL)
+        program.wait()
+    assert said[:1] == [b"ready"]
+    return said[1].decode()
+
+
+@asynccontextmanager
+async def next_one(root: Path, *lines: Line, **parts: Any) -> AsyncIterator[Scene]:
+    database = Database(f"sqlite:///{root / 'crucible.db'}")
+    try:
+        async with scene(root, *lines, store=SqlSessions(database), **parts) as stage:
+            yield stage
+    finally:
+        database.close()
+
+
+def test_killed_in_a_model_call_it_is_asked_again(tmp_path: Path) -> None:
+    session = killed_in("model", tmp_path)
+
+    async def play() -> None:
+        async with next_one(tmp_path, Say(text="The whole of it.")) as stage:
+            assert (await stage.engine.session(session)).state == "interrupted"
+            history = await stage.engine.history(session)
+            assert [type(one) for one in history] == [UserMessage, AssistantMessage, ToolMessage]
+            turn = await stage.engine.resume(session)
+            assert (await turn.wait()).text == "The whole of it."
+            assert len(stage.model.asked[0].messages) == 3
+            with pytest.raises(NothingToResume):
+                await stage.engine.resume(session)
+
+    run(play())
+
+
+def test_killed_in_a_command_its_call_is_said_to_be_interrupted(tmp_path: Path) -> None:
+    session = killed_in("tool", tmp_path)
+
+    async def play() -> None:
+        async with next_one(tmp_path, Say(text="I look first.")) as stage:
+            message = (await stage.engine.history(session))[-1]
+            assert isinstance(message, ToolMessage)
+            quick, long = message.results
+            assert "quick" in quick.text
+            assert not quick.is_error
+            assert long.text.startswith("interrupted")
+            ends = [one async for one in _ended(stage, session)]
+            assert ends[-1].data["end"] == "interrupted"
+            turn = await stage.engine.resume(session)
+            assert (await turn.wait()).end == "done"
+
+    run(play())
+
+
+def test_killed_while_it_waits_for_an_approval_it_waits_on(tmp_path: Path) -> None:
+    session = killed_in("approval", tmp_path)
+
+    async def play() -> None:
+        async with next_one(tmp_path, Say(text="It ran."), judge=Asks()) as stage:
+            assert (await stage.engine.session(session)).state == "waiting"
+            (approval,) = (await stage.engine.session(session)).approvals
+            while not await stage.engine.approvals(session):
+                await _a_moment()
+            given = ApprovalAnswer(decision="once", by="ana")
+            await stage.engine.answer_approval(approval, given)
+            ends = [one async for one in _ended(stage, session)]
+            assert (ends[-1].data["end"], ends[-1].data["text"]) == ("done", "It ran.")
+            message = (await stage.engine.history(session))[-2]
+            assert isinstance(message, ToolMessage)
+            assert "approved" in message.results[0].text
+
+    run(play())
+
+
+async def _a_moment() -> None:
+    import asyncio
+
+    await asyncio.sleep(0)
+
+
+async def _ended(stage: Scene, session: str):  # type: ignore[no-untyped-def]
+    async for event in stage.engine.events(session):
+        yield event
+        if event.kind == "turn-ended":
+            return
