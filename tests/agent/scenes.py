@@ -34,7 +34,7 @@ from crucible.agent.models.base import (
     TextDelta,
     Usage,
 )
-from crucible.agent.options import SandboxWish, SessionOptions
+from crucible.agent.options import SessionOptions
 from crucible.agent.parts import Parts
 from crucible.agent.seams import Toolbox
 from crucible.agent.tools.base import Tool
@@ -125,7 +125,10 @@ class LocalPlaces:
     def __init__(self) -> None:
         self.made: dict[str, LocalWorkplace] = {}
 
-    def workplace(self, session: str, wish: SandboxWish, *, sandbox: str) -> Workplace:
+    def check(self, options: SessionOptions) -> None:
+        pass
+
+    def workplace(self, session: str, options: SessionOptions, *, had_sandbox: bool) -> Workplace:
         return self.made.setdefault(session, LocalWorkplace())
 
     async def close(self) -> None:

@@ -159,5 +159,5 @@ def _step(session: Session, approval: Approval, answer: ApprovalAnswer) -> Step:
         output=json.dumps(_told(answer)).encode(),
         place=session.record.place,
         is_error=answer.decision == "deny",
-        facts={"decision": answer.decision, "by": answer.by, "call": approval.call},
+        facts={"decision": answer.decision, "by": answer.by, "call": approval.call[:100]},
     )

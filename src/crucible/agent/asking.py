@@ -144,7 +144,9 @@ class Asker:
             schema=request.schema if profile.takes_schema else None,
             thinking=session.options.thinking,
             max_output_tokens=max(_LEAST_OUTPUT, min(most, room)),
-            pictures=await self._pictures(request.messages) if profile.sees_pictures else {},
+            pictures=await self._pictures(session, request.messages)
+            if profile.sees_pictures
+            else {},
         )
 
     async def _listen(
@@ -260,7 +262,7 @@ class Asker:
             model=str(answered.model),
             usage=answered.usage,
             cost_usd=cost,
-            facts={"stop": answered.stop, "duration_s": answered.duration_s},
+            facts={"stop": answered.stop},
         )
 
     def _told(self, session: Session, request: Request) -> dict[str, Any]:
@@ -279,11 +281,13 @@ class Asker:
             "new": forms[known:],
         }
 
-    async def _pictures(self, messages: tuple[Message, ...]) -> Mapping[str, bytes]:
+    async def _pictures(
+        self, session: Session, messages: tuple[Message, ...]
+    ) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
         for message in messages:
             for picture in _pictures_of(message):
-                data = await self._parts.recorder.blob(picture.blob)
+                data = await self._parts.recorder.blob(session.id, picture.blob)
                 if data is not None:
                     found[picture.blob] = data
         return found

@@ -32,6 +32,7 @@ _AT_ONCE = 8
 _LARGEST_ARGUMENTS = 8 << 20
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _LONGEST_RUN_S = 600.0
+_RISKS_RECORDED = 20
 
 
 class _Refusal(Exception):
@@ -118,7 +119,7 @@ class Caller:
         return use
 
     async def _permitted(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Use:
-        findings = self._parts.judge.inspect(use.code) if use.code else ()
+        findings = await self._inspect(use)
         verdict = self._parts.judge.judge(session.options.policy, use, findings)
         self._tell_verdict(session, call, use, verdict.decision, verdict.reason, findings)
         await self._record_verdict(session, call, use, verdict.decision, verdict.reason, findings)
@@ -141,13 +142,18 @@ class Caller:
                 return use
             case "edit":
                 edited = tool.use(answer.arguments or {})
-                again = self._parts.judge.inspect(edited.code) if edited.code else ()
+                again = await self._inspect(edited)
                 denied = self._parts.judge.judge(session.options.policy, edited, again)
                 if denied.decision == "deny":
                     raise _Refusal(f"Not run: the policy denies it ({denied.reason}).")
                 return edited
             case _:
                 return use
+
+    async def _inspect(self, use: Use) -> tuple[Finding, ...]:
+        if use.code is None:
+            return ()
+        return await asyncio.to_thread(self._parts.judge.inspect, use.code)
 
     async def _run(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Outcome:
         hold = await self._parts.purse.reserve(
@@ -317,13 +323,15 @@ class Caller:
                 name=use.tool,
                 began_at=now,
                 ended_at=now,
-                input=use.subject.encode(errors="replace"),
+                input=json.dumps({"subject": use.subject, "reason": reason}).encode(),
                 is_error=decision == "deny",
                 facts={
-                    "call": call.id,
+                    "call": call.id[:100],
                     "decision": decision,
-                    "reason": reason,
-                    "findings": [asdict(finding) for finding in findings],
+                    "risks": [
+                        {"rule": one.rule, "severity": one.severity, "line": one.line}
+                        for one in findings[:_RISKS_RECORDED]
+                    ],
                 },
             )
         )
@@ -391,7 +399,7 @@ def _step(
         place=session.record.place,
         exit_status=outcome.exit_status,
         is_error=outcome.is_error,
-        facts={"call": call.id, "subject": use.subject[:2000]},
+        facts={"call": call.id[:100]},
     )
 
 

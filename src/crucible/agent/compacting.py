@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from crucible.agent.asking import Asker
 from crucible.agent.compaction import (
     Cut,
@@ -13,6 +15,7 @@ from crucible.agent.compaction import (
     limit_of,
 )
 from crucible.agent.facts import ContextUsage
+from crucible.agent.keeping.base import OpenTurn
 from crucible.agent.messages import UserMessage
 from crucible.agent.models.base import Model, Request
 from crucible.agent.prompts import SUMMARY
@@ -43,7 +46,11 @@ class Compactor:
         messages = joined(cut, summary)
         self._asker.forget(session.id)
         # Checkpoints name places in messages that are gone now.
-        await session.replace_messages(messages, moments=())
+        await session.replace_messages(
+            messages,
+            moments=(),
+            turn=_moved(session.record.turn, len(session.messages) - len(messages)),
+        )
         session.tell(
             "compacted",
             {
@@ -73,6 +80,11 @@ class Compactor:
             return dropped_note(cut), "dropped"
         text = answered.message.text.strip()
         return (text, "summary") if text else (dropped_note(cut), "dropped")
+
+
+def _moved(turn: OpenTurn | None, by: int) -> OpenTurn | None:
+    """Its own messages begin earlier now; those of them that were compacted are told by the summary."""
+    return replace(turn, began_with=max(1, turn.began_with - by)) if turn else None
 
 
 def context_usage(session: Session, model: Model) -> ContextUsage:

@@ -121,6 +121,7 @@ class Engine:
             data={"system": wanted.system, "model": wanted.models.get("agent", "")},
         )
         wanted = replace(wanted, system=str(got.get("system", wanted.system)))
+        self._parts.workplaces.check(wanted)
         session = await self._create(session_id, wanted)
         return session.facts()
 
@@ -147,6 +148,7 @@ class Engine:
         options = changed(found.options, changes)
         if options.sandbox != found.options.sandbox and found.record.place is not None:
             raise BadSetting("The session's sandbox is open", hint="Create another session")
+        self._parts.workplaces.check(options)
         found.change(options=options)
         await found.write()
         return found.facts()
@@ -310,8 +312,9 @@ class Engine:
         """Another session that begins before that step, with a copy of the sandbox as it was then."""
         found = await self._find(session)
         async with self._idle(found):
-            workplace, messages = await self._checkpoints.branch(found, step)
-            other = await self._create(f"ses-{secrets.token_hex(8)}", found.options, parent=session)
+            new = f"ses-{secrets.token_hex(8)}"
+            workplace, messages = await self._checkpoints.branch(found, step, other=new)
+            other = await self._create(new, found.options, parent=session)
             await other.replace_messages(messages, steps=step - 1, last_end="interrupted")
             other.give_workplace(workplace)
             await other.write()

@@ -44,5 +44,6 @@ def _step(run: HookRun, session: str, user: str, turn: int) -> Step:
         began_at=now - run.duration_s,
         ended_at=now,
         is_error=run.verdict in ("block", "failed"),
-        facts={"point": run.point, "verdict": run.verdict, "reason": run.reason},
+        output=run.reason.encode(errors="replace"),
+        facts={"point": run.point, "verdict": run.verdict},
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 from crucible.agent.facts import Finding
-from crucible.agent.messages import Message
 from crucible.agent.models.base import Usage
 from crucible.agent.options import PolicyRules, SessionOptions
 from crucible.agent.seams import Hold, Recalled, Spend, Step, Verdict
@@ -31,7 +30,7 @@ class MemoryRecorder:
         self.blobs[name] = data
         return name
 
-    async def blob(self, name: str) -> bytes | None:
+    async def blob(self, session: str, name: str) -> bytes | None:
         return self.blobs.get(name)
 
 
@@ -53,12 +52,10 @@ class NoPurse:
 
 
 class NoMemory:
-    async def recall(self, user: str, text: str) -> tuple[Recalled, ...]:
+    async def recall(self, user: str, session: str, text: str) -> tuple[Recalled, ...]:
         return ()
 
-    async def learn(
-        self, user: str, session: str, turn: int, messages: tuple[Message, ...]
-    ) -> tuple[str, ...]:
+    async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
         return ()
 
 

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast, runtime_checkable
-
 from crucible.agent.keeping.base import Moment
 from crucible.agent.messages import Message
 from crucible.agent.session import Session
-from crucible.agent.workplace import Checkpoint, Workplace
+from crucible.agent.workplace import Rewinds, Workplace
 from crucible.errors import CrucibleError, StepMissing, Unsupported
-
-
-@runtime_checkable
-class _Rewinding(Protocol):
-    """As `Rewinds`, so that a workplace can be asked whether it is one."""
-
-    async def checkpoint(self) -> Checkpoint: ...
-    async def rewind(self, checkpoint: str) -> None: ...
-    async def forget(self, checkpoint: str) -> None: ...
-    async def branch(self, checkpoint: str) -> Workplace: ...
 
 
 class Checkpoints:
@@ -28,7 +16,7 @@ class Checkpoints:
         if not wish.is_on:
             return
         workplace = session.workplace
-        if not isinstance(workplace, _Rewinding):
+        if not isinstance(workplace, Rewinds):
             session.tell("notice", {"text": "This sandbox cannot be snapshot: steps are not kept."})
             return
         try:
@@ -77,15 +65,17 @@ class Checkpoints:
             await workplace.forget(one.checkpoint)
         return moment.step
 
-    async def branch(self, session: Session, step: int) -> tuple[Workplace, list[Message]]:
-        """What another session that begins before `step` has."""
+    async def branch(
+        self, session: Session, step: int, *, other: str
+    ) -> tuple[Workplace, list[Message]]:
+        """What the session `other`, which begins before `step`, has."""
         moment = _moment(session, step)
-        workplace = await _rewinding(session).branch(moment.checkpoint)
+        workplace = await _rewinding(session).branch(moment.checkpoint, session=other)
         return workplace, session.messages[: moment.messages]
 
     async def forget_all(self, session: Session) -> None:
         moments = session.record.moments
-        if moments and isinstance(session.workplace, _Rewinding):
+        if moments and isinstance(session.workplace, Rewinds):
             for moment in moments:
                 await session.workplace.forget(moment.checkpoint)
 
@@ -104,8 +94,8 @@ def _moment(session: Session, step: int) -> Moment:
     raise StepMissing(f"There is no checkpoint of step {step} of session {session.id!r}: {known}")
 
 
-def _rewinding(session: Session) -> _Rewinding:
+def _rewinding(session: Session) -> Rewinds:
     workplace = session.workplace
-    if not isinstance(workplace, _Rewinding):
+    if not isinstance(workplace, Rewinds):
         raise Unsupported("This session's sandbox cannot be snapshot")
-    return cast(_Rewinding, workplace)
+    return workplace

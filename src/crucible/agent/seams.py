@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from crucible.agent.facts import Finding
-from crucible.agent.messages import Message
 from crucible.agent.models.base import ModelRef, Usage
-from crucible.agent.options import Limits, PolicyRules, SandboxWish, SessionOptions
+from crucible.agent.options import Limits, PolicyRules, SessionOptions
 from crucible.agent.tools.base import Code, Tool, Use
 from crucible.agent.workplace import Place, Workplace
 
@@ -20,7 +19,10 @@ StepKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One entry of the ledger. `input` and `output` are contents, kept apart where they can be erased."""
+    """One entry of the ledger. `input` and `output` are contents, kept apart where they can be erased.
+
+    `facts` stay for good: what somebody wrote or a program printed does not belong there.
+    """
 
     session: str
     user: str
@@ -49,7 +51,7 @@ class Recorder(Protocol):
         """The name of a blob with these bytes."""
         ...
 
-    async def blob(self, name: str) -> bytes | None:
+    async def blob(self, session: str, name: str) -> bytes | None:
         """None where it was erased or never was."""
         ...
 
@@ -100,12 +102,10 @@ class Recalled:
 
 
 class Remembers(Protocol):
-    async def recall(self, user: str, text: str) -> tuple[Recalled, ...]: ...
+    async def recall(self, user: str, session: str, text: str) -> tuple[Recalled, ...]: ...
 
-    async def learn(
-        self, user: str, session: str, turn: int, messages: tuple[Message, ...]
-    ) -> tuple[str, ...]:
-        """What was newly learned of a turn, as texts."""
+    async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
+        """What was newly learned of what the user said, as texts."""
         ...
 
 
@@ -119,13 +119,20 @@ class Verdict:
 
 
 class Judge(Protocol):
-    def inspect(self, code: Code) -> tuple[Finding, ...]: ...
+    def inspect(self, code: Code) -> tuple[Finding, ...]:
+        """Called in a thread: it may take a while."""
+        ...
+
     def judge(self, rules: PolicyRules, use: Use, findings: tuple[Finding, ...]) -> Verdict: ...
 
 
 class Workplaces(Protocol):
-    def workplace(self, session: str, wish: SandboxWish, *, sandbox: str) -> Workplace:
-        """One that opens its sandbox on first need: a new one, or `sandbox` from before if that is named."""
+    def check(self, options: SessionOptions) -> None:
+        """Raises BadSetting for what no sandbox can be."""
+        ...
+
+    def workplace(self, session: str, options: SessionOptions, *, had_sandbox: bool) -> Workplace:
+        """One that opens its sandbox on first need: a new one, or the session's from before."""
         ...
 
 

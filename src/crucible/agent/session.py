@@ -60,9 +60,8 @@ class Session:
     @property
     def workplace(self) -> Workplace:
         if self._workplace is None:
-            place = self.record.place
             self._workplace = self._workplaces.workplace(
-                self.id, self.options.sandbox, sandbox=place.sandbox if place else ""
+                self.id, self.options, had_sandbox=self.record.place is not None
             )
         return self._workplace
 

@@ -21,7 +21,6 @@ from crucible.agent.keeping.base import OpenTurn
 from crucible.agent.loop import Loop
 from crucible.agent.messages import (
     AssistantMessage,
-    Message,
     ToolCall,
     ToolMessage,
     ToolResult,
@@ -197,9 +196,9 @@ class Turns:
 
     async def learn(self, session: Session, answer: Answer) -> None:
         """What is worth remembering of a turn that is over. Its failure is told and hurts nobody."""
-        own = tuple(_since_last_prompt(session))
+        said = _last_prompt(session)
         try:
-            learned = await self._parts.memory.learn(session.user, session.id, answer.turn, own)
+            learned = await self._parts.memory.learn(session.user, session.id, answer.turn, said)
         except CrucibleError as failed:
             session.journal.tell(
                 answer.turn, "notice", {"text": f"Nothing was remembered: {failed.message}"}
@@ -243,12 +242,10 @@ class Turns:
     async def _recall(self, session: Session) -> tuple[Recalled, ...]:
         if not session.options.memory:
             return ()
-        prompt = next(
-            (one.text for one in reversed(session.messages) if isinstance(one, UserMessage)), ""
-        )
+        prompt = _last_prompt(session)
         if not prompt:
             return ()
-        found = await self._parts.memory.recall(session.user, prompt)
+        found = await self._parts.memory.recall(session.user, session.id, prompt)
         if found:
             facts = [{"id": one.id, "text": one.text, "reason": one.reason} for one in found]
             session.tell("recalled", {"facts": facts})
@@ -271,11 +268,9 @@ async def results_of_open_calls(session: Session) -> dict[str, ToolResult]:
     return found
 
 
-def _since_last_prompt(session: Session) -> list[Message]:
-    for at in range(len(session.messages) - 1, -1, -1):
-        if isinstance(session.messages[at], UserMessage):
-            return session.messages[at:]
-    return []
+def _last_prompt(session: Session) -> str:
+    messages = reversed(session.messages)
+    return next((one.text for one in messages if isinstance(one, UserMessage)), "")
 
 
 def answer_to_json(answer: Answer) -> dict[str, Any]:

@@ -1,0 +1,158 @@
+"""Room in the model's context: how full it is, what compacting keeps, and what happens when it fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.agent.scenes import Say, run, scene
+
+from crucible.agent.compaction import choose_cut, is_pinned, joined
+from crucible.agent.messages import (
+    AssistantMessage,
+    Message,
+    Summary,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from crucible.agent.models.base import Profile, Usage
+from crucible.errors import BadSetting, ContextTooLong, ModelOverloaded
+
+SMALL = Profile(context_tokens=2000, output_tokens=400)
+
+
+def test_context_usage_is_what_the_model_last_said(tmp_path: Path) -> None:
+    async def play() -> None:
+        line = Say(text="Hi.", usage=Usage(input_tokens=700, output_tokens=20))
+        async with scene(tmp_path, line, profile=SMALL) as stage:
+            session = await stage.session()
+            await stage.engine.generate(session.id, "hello")
+            usage = await stage.engine.context_usage(session.id)
+            assert (usage.used_tokens, usage.limit_tokens) == (720, 2000)
+            assert usage.messages == 2
+
+    run(play())
+
+
+def test_compacting_keeps_what_is_pinned_and_what_is_recent(tmp_path: Path) -> None:
+    async def play() -> None:
+        talk = [Say(text=f"answer {number} " + "word " * 100) for number in range(6)]
+        async with scene(tmp_path, *talk, Say(text="We talked."), profile=SMALL) as stage:
+            session = await stage.session()
+            for number in range(6):
+                await stage.engine.generate(session.id, f"hello {number}")
+                if number == 0:
+                    await stage.engine.pin(session.id, 0)
+            before = await stage.engine.history(session.id)
+            assert await stage.engine.compact(session.id)
+            after = await stage.engine.history(session.id)
+            assert isinstance(after[0], Summary)
+            assert after[0].text == "We talked."
+            assert after[1] == before[0]
+            assert after[-2:] == before[-2:]
+            assert len(after) < len(before)
+            with pytest.raises(BadSetting):
+                await stage.engine.pin(session.id, 0)
+
+    run(play())
+
+
+def test_a_context_that_is_nearly_full_is_compacted_by_itself(tmp_path: Path) -> None:
+    async def play() -> None:
+        lines = (
+            Say(text="long", usage=Usage(input_tokens=100, output_tokens=10)),
+            Say(text="longer", usage=Usage(input_tokens=1700, output_tokens=10)),
+            Say(text="In short: greetings."),
+            Say(text="Here."),
+        )
+        async with scene(tmp_path, *lines, profile=SMALL) as stage:
+            session = await stage.session()
+            for number in range(2):
+                await stage.engine.generate(session.id, f"hello {number} " + "w " * 600)
+            told = [event async for event in stage.engine.stream(session.id, "hello again")]
+            (compacted,) = [event for event in told if event.kind == "compacted"]
+            assert compacted.data["how"] == "summary"
+            assert compacted.data["tokens_after"] < compacted.data["tokens_before"]
+            assert told[-1].data["text"] == "Here."
+            first = stage.model.asked[-1].messages[0]
+            assert isinstance(first, Summary)
+            assert first.text == "In short: greetings."
+
+    run(play())
+
+
+def test_a_summary_that_fails_drops_the_oldest_with_a_note(tmp_path: Path) -> None:
+    async def play() -> None:
+        lines = (
+            *[Say(text="yes")] * 3,
+            Say(error=ContextTooLong("too long")),
+            Say(error=ModelOverloaded("too busy")),
+            Say(text="I go on."),
+        )
+        async with scene(tmp_path, *lines, profile=SMALL) as stage:
+            session = await stage.session()
+            for number in range(3):
+                await stage.engine.generate(session.id, f"hello {number} " + "w " * 400)
+            told = [event async for event in stage.engine.stream(session.id, "hello at last")]
+            (compacted,) = [event for event in told if event.kind == "compacted"]
+            assert compacted.data["how"] == "dropped"
+            assert told[-1].data["text"] == "I go on."
+            first = (await stage.engine.history(session.id))[0]
+            assert isinstance(first, Summary)
+            assert "were dropped" in first.text
+
+    run(play())
+
+
+def test_clearing_forgets_the_conversation(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scene(tmp_path, Say(text="Hi."), Say(text="New.")) as stage:
+            session = await stage.session()
+            await stage.engine.generate(session.id, "hello")
+            await stage.engine.clear(session.id)
+            assert await stage.engine.history(session.id) == ()
+            await stage.engine.generate(session.id, "hello")
+            assert len(stage.model.asked[-1].messages) == 1
+        async with scene(tmp_path) as later:
+            assert len(await later.engine.history(session.id)) == 2
+
+    run(play())
+
+
+def _message(number: int, kind: str) -> list[Message]:
+    text = f"{kind} {number} " + "x" * (number * 37 % 900)
+    call = ToolCall(id=f"c{number}", name="ls", arguments="{}")
+    match kind:
+        case "user":
+            return [UserMessage(text=text)]
+        case "pinned":
+            return [UserMessage(text=text, is_pinned=True)]
+        case "said":
+            return [AssistantMessage(parts=(Text(text=text),))]
+        case "summary":
+            return [Summary(text=text, replaced=3)]
+        case _:
+            result = ToolResult(call_id=call.id, name="ls", text=text)
+            return [AssistantMessage(parts=(call,)), ToolMessage(results=(result,))]
+
+
+@given(st.lists(st.sampled_from(["user", "pinned", "said", "called", "summary"]), max_size=30))
+def test_no_cut_parts_a_call_from_its_result_or_loses_what_is_pinned(kinds: list[str]) -> None:
+    messages = [one for number, kind in enumerate(kinds) for one in _message(number, kind)]
+    cut = choose_cut(messages, SMALL)
+    if cut is None:
+        return
+    assert (*cut.old, *cut.recent) == tuple(messages)
+    after = joined(cut, "short")
+    for at, message in enumerate(after):
+        if isinstance(message, ToolMessage):
+            before = after[at - 1]
+            assert isinstance(before, AssistantMessage)
+            assert before.calls
+    assert [one for one in messages if is_pinned(one)] == [one for one in after if is_pinned(one)]
+    assert len(after) <= len(messages) + 1
