@@ -88,12 +88,15 @@ def test_what_is_no_json_says_why(text: str) -> None:
 
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.text(), _VALUES), st.data())
+@given(st.dictionaries(st.text(max_size=8), _VALUES, max_size=4), st.data())
 def test_every_beginning_of_an_object_can_be_read(
     value: dict[str, Any], data: st.DataObject
 ) -> None:

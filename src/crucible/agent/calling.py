@@ -246,7 +246,7 @@ class Caller:
     ) -> tuple[Picture, ...]:
         pictures = []
         for artifact in artifacts:
-            blob = await self._parts.recorder.keep(session.id, artifact.data)
+            blob = await self._parts.recorder.record(_handed(session, call, artifact))
             session.tell(
                 "artifact",
                 {
@@ -399,6 +399,23 @@ def _step(
         place=session.record.place,
         exit_status=outcome.exit_status,
         is_error=outcome.is_error,
+        facts={"call": call.id[:100]},
+    )
+
+
+def _handed(session: Session, call: ToolCall, artifact: Artifact) -> Step:
+    now = time.time()
+    return Step(
+        session=session.id,
+        user=session.user,
+        turn=_turn(session),
+        kind="artifact",
+        name=artifact.media_type,
+        began_at=now,
+        ended_at=now,
+        input=artifact.name.encode(errors="replace"),
+        output=artifact.data,
+        place=session.record.place,
         facts={"call": call.id[:100]},
     )
 

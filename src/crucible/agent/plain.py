@@ -23,11 +23,10 @@ class MemoryRecorder:
     async def record(self, step: Step) -> str:
         if len(self.steps) < _MOST_STEPS:
             self.steps.append(step)
-        return await self.keep(step.session, step.output) if step.output else ""
-
-    async def keep(self, session: str, data: bytes) -> str:
-        name = hashlib.sha256(data).hexdigest()
-        self.blobs[name] = data
+        if not step.output:
+            return ""
+        name = hashlib.sha256(step.output).hexdigest()
+        self.blobs[name] = step.output
         return name
 
     async def blob(self, session: str, name: str) -> bytes | None:

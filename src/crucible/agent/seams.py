@@ -13,7 +13,7 @@ from crucible.agent.tools.base import Code, Tool, Use
 from crucible.agent.workplace import Place, Workplace
 
 StepKind = Literal[
-    "session", "prompt", "model", "tool", "approval", "policy", "hook", "memory", "turn"
+    "session", "prompt", "model", "tool", "artifact", "approval", "policy", "hook", "memory", "turn"
 ]
 
 
@@ -35,7 +35,7 @@ class Step:
     output: bytes = b""
     model: str = ""
     usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = None
+    cost_usd: float | None = 0.0
     place: Place | None = None
     exit_status: int | None = None
     is_error: bool = False
@@ -45,10 +45,6 @@ class Step:
 class Recorder(Protocol):
     async def record(self, step: Step) -> str:
         """The name of the blob that has the output, empty without one."""
-        ...
-
-    async def keep(self, session: str, data: bytes) -> str:
-        """The name of a blob with these bytes."""
         ...
 
     async def blob(self, session: str, name: str) -> bytes | None:
