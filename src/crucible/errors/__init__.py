@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from crucible.errors.accounts import *
     from crucible.errors.agent import *
     from crucible.errors.base import *
     from crucible.errors.build import *
@@ -41,6 +42,8 @@ else:
         "daemon",
         "remote",
         "worker",
+        "accounts",
+        "store",
         "agent",
         "models",
         "store",

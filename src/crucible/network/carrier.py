@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from crucible.network.http1 import Request
 from crucible.network.names import normal_name
 from crucible.network.outlet import ByteStream
 from crucible.network.policy import Decision
-from crucible.network.providers import Provider
+from crucible.network.providers import Provider, is_of_provider, provider_of
 from crucible.network.reach import Decide, Denied, Reach, Reached
 from crucible.network.refusal import explain, has_asked
 from crucible.network.secrets import Secret, Secrets
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from crucible.network.authority import Authority
     from crucible.network.intercept import Interception
+    from crucible.network.metering import Meter
+
+_UNCOUNTED = "calls of models are counted, for which they must be HTTP/1.1 within TLS"
 
 
 class Carrier:
@@ -44,7 +48,9 @@ class Carrier:
         authority: Authority | None,
         trust: Callable[[], ssl.SSLContext] | None,
         tell: Callable[[Connection], None],
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter
         self._decide = decide
         self._reach = reach
         self._sandbox = sandbox
@@ -57,7 +63,7 @@ class Carrier:
     async def reach(self, connection: Connection) -> Reached | None:
         """None when nobody answers; raises Denied."""
         name, address, port = connection.name, connection.address, connection.port
-        decision = self._decide(name, address, port)
+        decision = self._counted(name, port, self._decide(name, address, port))
         connection.settle(decision)
         try:
             if not decision.allowed:
@@ -72,6 +78,19 @@ class Carrier:
         connection.settle(reached.decision)
         connection.address = reached.address or connection.address
         return reached
+
+    def _counted(self, name: str, port: int, decision: Decision) -> Decision:
+        """Under a budget, a model provider is reached only where its calls can be counted."""
+        if self._meter is None or not decision.allowed or not is_of_provider(name):
+            return decision
+        if provider_of(name) is not None and self._secrets.bound(name, port):
+            return decision
+        return replace(
+            decision,
+            allowed=False,
+            rule="budget",
+            reason=f"calls to `{name}` cannot be counted: its key is not a secret of this sandbox",
+        )
 
     async def reach_or_explain(
         self, connection: Connection, guest: ByteStream, *, is_read: bool
@@ -116,7 +135,9 @@ class Carrier:
         try:
             if greeting:
                 await guest.write(greeting)
-            if bound and rewrite is None and reached.forward is None:
+            if self._meter is not None and is_of_provider(connection.name):
+                await self._carry_counted(connection, guest, reached, rewrite, bound)
+            elif bound and rewrite is None and reached.forward is None:
                 await self._carry_with_secrets(connection, guest, reached, bound)
             else:
                 await self._carry_as_is(connection, guest, reached, rewrite)
@@ -187,6 +208,8 @@ class Carrier:
         expected = self._expected(connection, reached)
         try:
             hello, guest = await read_hello(guest)
+            if hello is None and self._meter is not None and is_of_provider(connection.name):
+                raise Violation(_UNCOUNTED, rule="budget")
             if hello is None:
                 await self._carry_as_is(connection, guest, reached)
                 return
@@ -196,6 +219,24 @@ class Carrier:
             self._tell(connection)
         except OSError as error:
             connection.fail(told(error))
+            self._tell(connection)
+
+    async def _carry_counted(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        reached: Reached,
+        rewrite: Rewrite | None,
+        bound: tuple[Secret, ...],
+    ) -> None:
+        """Only within TLS, where its requests can be read and its key is put in."""
+        if rewrite is None and reached.forward is None and bound:
+            await self._carry_with_secrets(connection, guest, reached, bound)
+            return
+        connection.settle(replace(refusal(_UNCOUNTED), rule="budget"))
+        if rewrite is not None:
+            await self.explain(connection, guest, is_read=True)
+        else:
             self._tell(connection)
 
     async def _copy_to_tls(
@@ -232,7 +273,10 @@ class Carrier:
             from crucible.network.tls import client_context
 
             trust = self._trust or client_context
-            self._made = Interception(self._secrets, self._authority, self._copy_to_tls, trust)
+            self._made = Interception(
+                self._secrets, self._authority, self._copy_to_tls, trust,
+                meter=self._meter, tell=self._tell,
+            )  # fmt: skip
         return self._made
 
     def _expected(self, connection: Connection, reached: Reached) -> Expected:
@@ -247,6 +291,8 @@ class Carrier:
 
     def _allows(self, host: str, port: int) -> bool:
         """Whether a stream to a bare address may say that it is for this host."""
+        if self._meter is not None and is_of_provider(host):
+            return False
         if parse_address(host) is not None:
             return self._decide("", host, port).allowed
         return normal_name(host) is not None and self._decide(host, "", port).allowed

@@ -152,14 +152,17 @@ class HttpClaims:
             raise Violation("the answer to an upgrade has no end")
         return b""
 
-    def _request(self, request: Request) -> Request:
+    def judge(self, request: Request) -> Request:
+        """The one to pass on. Raises Violation."""
         if request.method == b"CONNECT":
             raise Violation("a request asks for a tunnel")
         self._expected.check(request.hosts, "host of an HTTP request")
         if self._guard is not None:
             self._guard.head((request.target, *(value for _, value in request.fields)))
-        if self._rewrite is not None:
-            request = self._rewrite(request)
+        return request if self._rewrite is None else self._rewrite(request)
+
+    def _request(self, request: Request) -> Request:
+        request = self.judge(request)
         upgrades = b", ".join(request.values(b"upgrade")).lower()
         if not upgrades:
             return request

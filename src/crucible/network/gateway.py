@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import ssl
 
     from crucible.network.authority import Authority
+    from crucible.network.metering import Meter
 
 SWEEP_S: Final = 15.0
 CLOSE_S: Final = 5.0
@@ -46,7 +47,8 @@ class Gateway:
     """`run` serves until it is cancelled or the machine has ended; then it raises what the outlet raised.
 
     Without a `reach`, the host's own resolver and proxy settings are used; without a `trust`, servers are verified as
-    the host's programs do. `authority` is needed for secrets bound to other hosts than model providers.
+    the host's programs do. `authority` is needed for secrets bound to other hosts than model providers. `meter` is
+    asked about every call of a model; without one they are not counted.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Gateway:
         secrets: Secrets | None = None,
         authority: Authority | None = None,
         trust: Callable[[], ssl.SSLContext] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._outlet = outlet
         self._policy = policy
@@ -77,6 +80,7 @@ class Gateway:
             authority=authority,
             trust=trust,
             tell=self._tell,
+            meter=meter,
         )
         self._open: dict[int, Connection] = {}
 

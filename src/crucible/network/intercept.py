@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from crucible.network.authority import Authority
 from crucible.network.claims import Claims, Expected, Http2Claims, HttpClaims
@@ -16,7 +17,7 @@ from crucible.network.guard import Guard
 from crucible.network.hello import Hello, HelloReader
 from crucible.network.http1 import Request, split_absolute
 from crucible.network.outlet import ByteStream
-from crucible.network.providers import Provider
+from crucible.network.providers import Provider, provider_of
 from crucible.network.proxies import Begun
 from crucible.network.reach import Reached
 from crucible.network.secrets import Secret, Secrets, leaks, put_into_head, put_into_request
@@ -24,13 +25,21 @@ from crucible.network.tls import TlsStream
 from crucible.network.violation import Malformed, Violation
 from crucible.network.watch import Watch
 
+if TYPE_CHECKING:
+    from crucible.network.metering import Meter
+    from crucible.network.metering_exchange import Room
+
 KNOWN_PROTOCOLS = ("h2", "http/1.1")
+COUNTED_PROTOCOL = "http/1.1"
 
 Carry = Callable[[Connection, ByteStream, ByteStream, Watch], Awaitable[None]]
 
 
 class Interception:
-    """`carry` copies between two streams under a watch and ends both."""
+    """`carry` copies between two streams under a watch and ends both.
+
+    With a `meter`, connections to model providers are not copied but counted, request by request.
+    """
 
     def __init__(
         self,
@@ -38,11 +47,17 @@ class Interception:
         authority: Authority | None,
         carry: Carry,
         trust: Callable[[], ssl.SSLContext],
+        *,
+        meter: Meter | None = None,
+        tell: Callable[[Connection], None] = lambda connection: None,
     ) -> None:
         self.secrets = secrets
         self._authority = authority
         self._carry = carry
         self._trust = trust
+        self._meter = meter
+        self._tell = tell
+        self._room: Room | None = None
         self._contexts: dict[tuple[str, ...], ssl.SSLContext] = {}
 
     async def as_host(
@@ -62,7 +77,12 @@ class Interception:
         presented = (hello.server_name,) if hello.server_name else ()
         strict = replace(expected, is_checked=True, may_be_silent=False)
         strict.check(presented, "server name of TLS")
+        provider = provider_of(connection.name) if self._meter is not None else None
         offered = tuple(name for name in KNOWN_PROTOCOLS if name in hello.protocols)
+        if provider is not None:
+            if hello.protocols and COUNTED_PROTOCOL not in hello.protocols:
+                raise Violation("calls of models are counted, for which they must be HTTP/1.1")
+            offered = (COUNTED_PROTOCOL,) if hello.protocols else ()
         server, protocol = await self._secure(reached.stream, connection.name, offered)
         context = self._authority.context(connection.name, protocol)
         inner = TlsStream(guest, context, server_name=None)
@@ -72,6 +92,11 @@ class Interception:
             reason = f"the program does not take the certificate of the sandbox: {error.reason}"
             raise OSError(reason) from None
         guard = self.secrets.guard(connection.name, bound)
+        if provider is not None:
+            _tell(connection, bound)
+            claims = HttpClaims(strict, rewrite=partial(_for_host, bound), guard=guard)
+            await self._count(connection, inner, server, provider, claims, guard, bound)
+            return
         watch = Watch(strict, claims=_claims(strict, protocol, bound, guard), leaks=leaks(bound))
         _tell(connection, bound)
         await self._carry(connection, inner, server, watch)
@@ -91,8 +116,43 @@ class Interception:
         rewrite = partial(_for_provider, provider, bound)
         claims = HttpClaims(expected, rewrite=rewrite, guard=guard)
         _tell(connection, bound)
+        if self._meter is not None:
+            await self._count(connection, guest, server, provider, claims, guard, bound)
+            return
         watch = Watch(expected, claims=claims, leaks=leaks(bound))
         await self._carry(connection, guest, server, watch)
+
+    async def _count(
+        self,
+        connection: Connection,
+        guest: ByteStream,
+        server: ByteStream,
+        provider: Provider,
+        claims: HttpClaims,
+        guard: Guard | None,
+        bound: tuple[Secret, ...],
+    ) -> None:
+        from crucible.network.metering_exchange import Metered, Room, serve_metered
+
+        if self._meter is None:
+            raise AssertionError("nothing is counted without a meter")
+        self._room = self._room or Room()
+        metered = Metered(
+            provider=provider,
+            meter=self._meter,
+            room=self._room,
+            prepare=claims.judge,
+            guard=guard,
+            leaks=leaks(bound),
+            tell=self._tell,
+        )
+        try:
+            await serve_metered(connection, guest, server, metered)
+        except OSError as error:
+            # What was begun is over, and what could be said was: there is no answer left to give.
+            if connection.is_allowed:
+                connection.reason = str(error) or type(error).__name__
+            self._tell(connection)
 
     async def _secure(
         self, stream: ByteStream, host: str, protocols: tuple[str, ...]
