@@ -20,6 +20,7 @@ from crucible.network.authority import Authority
 from crucible.network.dial import SocketStream, dial
 from crucible.network.events import Event
 from crucible.network.gateway import Gateway, Limits
+from crucible.network.metering import Meter
 from crucible.network.outlet import Ask
 from crucible.network.policy import Policy
 from crucible.network.proxies import Proxies
@@ -166,6 +167,7 @@ async def a_world(
     proxies: Proxies | None = None,
     secrets: Secrets | None = None,
     authority: Authority | None = None,
+    meter: Meter | None = None,
 ) -> AsyncIterator[World]:
     world = World()
     reach = Reach(resolver=world, dialer=world.dial, proxies=proxies)
@@ -179,6 +181,7 @@ async def a_world(
         secrets=secrets,
         authority=authority,
         trust=client_context,
+        meter=meter,
     )
     running = asyncio.create_task(world.gateway.run())
     mistakes: list[str] = []

@@ -43,7 +43,6 @@ else:
         "remote",
         "worker",
         "accounts",
-        "store",
         "agent",
         "models",
         "store",

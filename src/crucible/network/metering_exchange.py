@@ -145,7 +145,6 @@ class _Exchange:
         if request.minor == 0:
             raise NotMetered("invalid", "a budget needs HTTP/1.1")
         held = 0
-        admission: Admission | None = None
         sending = _Sending()
         try:
             body = await self._body(request)
@@ -157,7 +156,7 @@ class _Exchange:
                 if isinstance(answer, Refusal):
                     await self._refuse(answer)
                     return False
-                admission = answer
+                sending.admission = answer
                 self._calls += 1
             sending.has_begun = True
             await self._send(prepared.encoded() + asked.body)
@@ -166,9 +165,7 @@ class _Exchange:
             return await self._pass_back(request, asked, sending)
         finally:
             self._by.room.give_back(held)
-            if admission is not None:
-                usage = sending.usage if sending.has_begun else Usage()
-                await asyncio.shield(asyncio.ensure_future(admission.settle(usage)))
+            await sending.settle(None if sending.has_begun else Usage())
 
     async def _body(self, request: Request) -> bytes:
         """Whole, and counted against the room."""
@@ -225,18 +222,19 @@ class _Exchange:
         self._has_begun_answer = True
         await self._give(_head(answer, closes=closes, is_rewritten=is_rewritten))
         is_chunked = answer.length < 0 or is_rewritten
+        seen = 0
         async for piece in self._server.body(answer.length):
+            seen += len(piece)
             self._by.leaks.down(piece)
             passed = piece if reader is None else reader.feed(piece)
+            # Before the program has the end of it: its next call may need what this one did not.
+            if seen == answer.length or (reader is not None and reader.is_complete):
+                await sending.settle(_usage(reader, answer))
             if passed:
                 await self._give(_chunk(passed) if is_chunked else passed)
-        rest = b"" if reader is None else reader.rest()
-        if reader is not None:
-            sending.usage = reader.usage()
-        elif asked.call is not None and answer.status >= 400:
-            # No provider charges for an error.
-            sending.usage = Usage()
+        await sending.settle(_usage(reader, answer))
         if is_chunked:
+            rest = b"" if reader is None else reader.rest()
             await self._give((_chunk(rest) if rest else b"") + b"0\r\n\r\n")
         return not closes
 
@@ -263,12 +261,25 @@ class _Exchange:
         await self._give(refusal_answer(self._by.provider, refusal))
 
 
-@dataclass(slots=True)
 class _Sending:
     """Once a request is on its way, nobody knows what it costs until its answer says so."""
 
-    has_begun: bool = False
-    usage: Usage | None = None
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.admission: Admission | None = None
+
+    async def settle(self, usage: Usage | None) -> None:
+        """Once, even if the connection is ended meanwhile."""
+        admission, self.admission = self.admission, None
+        if admission is not None:
+            await asyncio.shield(asyncio.ensure_future(admission.settle(usage)))
+
+
+def _usage(reader: UsageReader | None, answer: Answer) -> Usage | None:
+    if reader is not None:
+        return reader.usage()
+    # No provider charges for an error.
+    return Usage() if answer.status >= 400 else None
 
 
 def _reader(asked: Asked, answer: Answer) -> UsageReader | None:

@@ -1,7 +1,8 @@
 """Calls of models as programs write them, read before they are passed on: which model, and the worst it can come to.
 
-What was read is what is sent: the body is written anew, so that no server can read it in another way. Whatever would
-cost more than its tokens (tools that the provider runs, faster service) is refused under a budget.
+What was read is what is sent: the body is written anew, so that no server can read it in another way. What would cost
+more than its tokens (tools that the provider runs, faster service, other models to fall back to) is refused under a
+budget, and so is whatever is not known here.
 """
 
 from __future__ import annotations
@@ -47,6 +48,15 @@ _TEXTS: Final = frozenset(
 # What a model was given or gave as a tool's input, which is any JSON.
 _OPAQUE: Final = frozenset(("input", "arguments", "args", "response"))
 _MEDIA_KEYS: Final = frozenset(("inlineData", "inline_data", "fileData", "file_data"))
+
+
+_COMMON: Final = (
+    "model stream temperature top_p top_k stop seed user metadata tools tool_choice service_tier"
+)
+_OF_OPENAI: Final = (
+    "stream_options store parallel_tool_calls prompt_cache_key prompt_cache_options prompt_cache_retention"
+    " safety_identifier top_logprobs"
+)
 
 
 class Route(Enum):
@@ -105,13 +115,17 @@ def read_request(provider: Provider, route: Route, path: str, body: bytes) -> As
         return Asked(body=body, route=route)
     keys = _GEMINI_KEY if route is Route.GENERATE else _KEY
     values = _parse(body, keys)
+    for name in [name for name, value in values.items() if value is None]:
+        del values[name]
+    for name in values:
+        if name.replace("_", "").lower() not in _KNOWN[route]:
+            raise NotMetered("unmetered", f"{name}: it is not known what that adds to the price")
     bound = len(body) + OVERHEAD
     read = _READERS[route]
     return read(provider, path, values, bound)
 
 
 def _messages(provider: Provider, path: str, values: dict[str, Any], bound: int) -> Asked:
-    _refuse(values, "mcp_servers", "container")
     _refuse_unless(values, "speed", ("standard",))
     _refuse_unless(values, "inference_geo", ("global", "not_available"))
     _refuse_unless(values, "service_tier", ("auto", "standard_only"))
@@ -126,7 +140,6 @@ def _messages(provider: Provider, path: str, values: dict[str, Any], bound: int)
 
 
 def _chat(provider: Provider, path: str, values: dict[str, Any], bound: int) -> Asked:
-    _refuse(values, "web_search_options", "prediction", "audio", "plugins", "models", "background")
     _refuse_unless(values, "service_tier", ("auto", "default", "flex", "on_demand"))
     if values.get("modalities") not in (None, ["text"]):
         raise NotMetered("unmetered", "output other than text is not counted by its tokens")
@@ -146,9 +159,8 @@ def _chat(provider: Provider, path: str, values: dict[str, Any], bound: int) -> 
 
 
 def _responses(provider: Provider, path: str, values: dict[str, Any], bound: int) -> Asked:
-    _refuse(values, "prompt", "context_management", "plugins", "models")
     _refuse_unless(values, "service_tier", ("auto", "default", "flex", "on_demand"))
-    _refuse(values, "background")
+    _refuse_unless(values, "background", (False,))
     _check_tools(values.get("tools"))
     output = _whole(values, "max_output_tokens", 0)
     if not output:
@@ -199,6 +211,39 @@ _READERS: Final[Mapping[Route, Callable[[Provider, str, dict[str, Any], int], As
     Route.RESPONSES: _responses,
     Route.EMBEDDINGS: _embeddings,
     Route.GENERATE: _generate,
+}
+
+
+def _names(*texts: str) -> frozenset[str]:
+    return frozenset(name.replace("_", "").lower() for text in texts for name in text.split())
+
+
+# What may stand in a request, as its provider calls it: nothing else is passed on.
+_KNOWN: Final = {
+    Route.MESSAGES: _names(
+        _COMMON,
+        "max_tokens messages system stop_sequences thinking output_config cache_control context_management",
+        "diagnostics inference_geo speed user_profile_id workspace_id",
+    ),
+    Route.CHAT: _names(
+        _COMMON,
+        _OF_OPENAI,
+        "messages max_tokens max_completion_tokens n frequency_penalty presence_penalty repetition_penalty min_p",
+        "functions function_call logit_bias logprobs modalities reasoning_effort reasoning reasoning_format",
+        "include_reasoning response_format verbosity thinking safe_prompt random_seed prompt_mode usage",
+    ),
+    Route.RESPONSES: _names(
+        _COMMON,
+        _OF_OPENAI,
+        "input instructions max_output_tokens max_tool_calls include previous_response_id conversation",
+        "reasoning text truncation background",
+    ),
+    Route.EMBEDDINGS: _names(
+        "model input user dimensions encoding_format output_dimension output_dtype"
+    ),
+    Route.GENERATE: _names(
+        "contents tools tool_config safety_settings system_instruction generation_config cached_content"
+    ),
 }
 
 
@@ -278,12 +323,6 @@ def _whole(values: Mapping[str, Any], name: str, otherwise: int) -> int:
     if type(value) is not int or not 0 < value <= MOST_OUTPUT:
         raise NotMetered("invalid", f"{name}: a whole number from 1 to {MOST_OUTPUT} is needed")
     return value
-
-
-def _refuse(values: Mapping[str, Any], *names: str) -> None:
-    for name in names:
-        if values.get(name) not in (None, False, [], {}):
-            raise NotMetered("unmetered", f"{name} costs more than the tokens of its request")
 
 
 def _refuse_unless(values: Mapping[str, Any], name: str, allowed: tuple[object, ...]) -> None:

@@ -20,6 +20,11 @@ Read = Callable[[Mapping[str, Any]], Usage | None]
 
 
 class UsageReader(Protocol):
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that matters can follow, though the answer has not ended."""
+        ...
+
     def feed(self, piece: bytes) -> bytes:
         """The next piece of an answer; returns what the program may have of it."""
         ...
@@ -41,6 +46,8 @@ def reader_for(route: Route, *, is_stream: bool, strips_usage: bool) -> UsageRea
 
 class ObjectUsage:
     """An answer in one piece of JSON."""
+
+    is_complete = False
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -96,6 +103,10 @@ class EventUsage:
     def usage(self) -> Usage | None:
         is_whole = self._has_ended or self._route is Route.GENERATE
         return self._usage if is_whole and not self._is_lost else None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._has_ended
 
     def _event(self) -> bytes | None:
         """Up to and with the empty line behind it."""
