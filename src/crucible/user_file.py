@@ -45,6 +45,9 @@ KEYS = {
     "database": {
         "url": Key(kind=str, variable="CRUCIBLE_DATABASE"),
     },
+    "prices": {
+        "models": Key(kind=list, variable="CRUCIBLE_PRICES"),
+    },
     "server": {
         "tls_cert": Key(kind=str, variable="CRUCIBLE_TLS_CERT"),
         "tls_key": Key(kind=str, variable="CRUCIBLE_TLS_KEY"),

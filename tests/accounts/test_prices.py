@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +104,14 @@ def test_no_call_within_its_bounds_costs_more_than_the_worst_case(
     assert cost is not None
     assert worst is not None
     assert 0 <= cost <= worst
+
+
+def test_prices_come_from_the_variable_or_from_the_users_own_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[prices]\nmodels = ["acme:m=1/2", "acme:n=3/4"]\n')
+    path.chmod(0o600)
+    by_file = Prices.of_environment({"CRUCIBLE_CONFIG": str(path)})
+    assert by_file.cost("acme", "n", Tokens(input=1, output=1)) == 7
+    both = {"CRUCIBLE_CONFIG": str(path), "CRUCIBLE_PRICES": "acme:n=0/0"}
+    assert Prices.of_environment(both).cost("acme", "n", Tokens(input=1, output=1)) == 0
+    assert Prices.of_environment({}).cost("acme", "n", Tokens(input=1)) is None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crucible.accounts.amounts import MICRO, MOST
 from crucible.errors import BadSetting
+from crucible.user_file import gather
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo
@@ -78,6 +79,12 @@ class Prices:
         """As CRUCIBLE_PRICES and the user's file have it: entries between commas. Raises BadSetting."""
         entries = [part.strip() for part in text.split(",") if part.strip()]
         return cls(dict(_parse(entry) for entry in entries))
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> Prices:
+        """By CRUCIBLE_PRICES, else by the user's own file. Raises BadSetting."""
+        found = gather(environment, only="prices").get(VARIABLE)
+        return cls() if found is None else cls.of_setting(found.text)
 
     def cost(self, provider: str, model: str, tokens: Tokens) -> int | None:
         """None when nobody knows the price."""

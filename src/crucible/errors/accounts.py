@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 
 class AccountsError(CrucibleError):
+    """A budget, a plan or a price stands in the way."""
+
     code = "accounts"
 
 
