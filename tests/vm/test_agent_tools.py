@@ -27,7 +27,7 @@ from crucible.sandbox.takeover import take_all_over
 
 pytestmark = pytest.mark.vm
 
-SESSION = "tools"
+NAME = "agent-tools"
 
 
 class Program:
@@ -38,7 +38,7 @@ class Program:
         self.room = self._room()
 
     def workplace(self, *, checkpoints: int = 10) -> SandboxWorkplace:
-        return SandboxWorkplace(self.room, SESSION, Wanted(checkpoints=checkpoints))
+        return SandboxWorkplace(self.room, NAME, Wanted(checkpoints=checkpoints))
 
     async def die_and_come_back(self) -> None:
         await self.room.manager.let_all_go()
@@ -84,7 +84,7 @@ async def test_commands_see_the_workspace_and_what_they_put_aside_goes_on(
     await bench.ok("bash", command="kill $(cat /tmp/aside)")
     place = bench.workplace.place
     assert place is not None
-    assert place.name == f"agent-{SESSION}"
+    assert place.name == NAME
     assert place.isolation in ("software-vm", "hardware-vm")
 
 
@@ -120,7 +120,7 @@ async def test_a_sandbox_that_died_is_told_and_started_again_with_its_files(
     bench = Bench(program.workplace())
     await bench.ok("write", path="dead/file", content="still here")
     await bench.workplace.run(("sync",), timeout_s=60)
-    record = program.room.manager.records.find(f"agent-{SESSION}")
+    record = program.room.manager.records.find(NAME)
     assert record.pid is not None
     running = asyncio.ensure_future(bench.workplace.run(("sleep", "600"), timeout_s=600))
     while not program.room.executions.running(record):
@@ -141,7 +141,7 @@ async def test_a_sandbox_that_somebody_removed_is_made_anew_and_that_is_told(
 ) -> None:
     bench = Bench(program.workplace())
     await bench.ok("write", path="gone/file", content="1")
-    await program.room.manager.remove(f"agent-{SESSION}", force=True)
+    await program.room.manager.remove(NAME, force=True)
     text = await bench.refused("read", path="gone/file")
     assert "a new one was made. Its files are gone too" in text
     assert "does not exist" in text

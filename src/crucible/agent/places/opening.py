@@ -108,6 +108,11 @@ async def _make(room: SandboxRoom, name: str, wanted: Wanted) -> Held:
     await manager.start(name, secrets=wanted.secrets)
     held = manager.running(name)
     await _furnish(held)
+    if wanted.spec.after_create:
+        from crucible.sandbox.service.first_steps import take_first_steps
+
+        with held.used():
+            await take_first_steps(held, _Nobody())
     return held
 
 
@@ -120,6 +125,16 @@ async def _furnish(held: Held) -> None:
             await files.tar_in(b"/", _link(WORKSPACE, image.workspace))
         else:
             await files.mkdir(WORKSPACE.encode(), owner=image.owner, parents=True)
+
+
+class _Nobody:
+    """How the first steps went is seen from what they left."""
+
+    async def progress(self, stage: str, detail: str) -> None:
+        return
+
+    async def notice(self, text: str) -> None:
+        return
 
 
 async def _link(path: str, target: str) -> AsyncIterator[bytes]:

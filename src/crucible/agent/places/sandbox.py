@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Literal
@@ -25,6 +26,7 @@ from crucible.agent.workplace import (
 from crucible.errors import GuestGone, GuestRefused, SandboxMissing, WorkplaceLost
 from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Entry, EntryType
+from crucible.sandbox.spec import check_name
 
 LARGEST_READ = 64 << 20
 _KINDS: Mapping[EntryType, Literal["f", "d", "l", "o"]] = {
@@ -36,12 +38,12 @@ _KINDS: Mapping[EntryType, Literal["f", "d", "l", "o"]] = {
 
 
 class SandboxWorkplace:
-    """Opened when it is first needed. `had_sandbox`: this session had one when it was last kept."""
+    """Opened when it is first needed. `had_sandbox`: there was one of that name when the session was last kept."""
 
     def __init__(
-        self, room: SandboxRoom, session: str, wanted: Wanted, *, had_sandbox: bool = False
+        self, room: SandboxRoom, name: str, wanted: Wanted, *, had_sandbox: bool = False
     ) -> None:
-        self.name = name_of(session)
+        self.name = check_name(name)
         self._room = room
         self._wanted = wanted
         self._is_known = had_sandbox
@@ -156,8 +158,9 @@ class SandboxWorkplace:
     async def forget(self, checkpoint: str) -> None:
         await self._checkpoints.forget(checkpoint)
 
-    async def branch(self, checkpoint: str, *, session: str) -> SandboxWorkplace:
-        other = SandboxWorkplace(self._room, session, self._wanted)
+    async def branch(self, checkpoint: str, *, session: str = "") -> SandboxWorkplace:
+        name = name_of(session or secrets.token_hex(8))
+        other = SandboxWorkplace(self._room, name, self._wanted)
         other._take(await self._checkpoints.restore(checkpoint, other.name))
         return other
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+from crucible.agent.tools import likeness
 from crucible.agent.tools.base import Tool
 from crucible.errors import BadToolCall
 
@@ -48,9 +49,7 @@ def find_tool(name: str, tools: Iterable[Tool]) -> Tool:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A sentence with what was probably meant, or nothing."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(word[:200], list(known), n=1)
+    close = likeness.nearest(word, known, most=1)
     return f"Did you mean `{close[0]}`? " if close else ""
 
 

@@ -27,7 +27,7 @@ DEFAULT_LIMIT = 200
 MOST_LIMIT = 5000
 TIMEOUT_S = 60.0
 _LONGEST_LINE = 400
-_MOST_OUTPUT = 8 << 20
+_MOST_OUTPUT = 2 << 20
 _UNABLE = 97
 # The first grep proves that the second one will be understood.
 _SCRIPT = (

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from crucible.agent.tools.calling import short
+from crucible.agent.tools.likeness import likeness, pairs_of
 from crucible.agent.tools.wording import clean_text, cut_line
 from crucible.errors import BadToolCall
 
 MOST_LINES_COMPARED = 5000
-LONGEST_LINE_COMPARED = 300
+_MOST_LINES_WANTED = 500
+_MOST_LINES_SQUEEZED = 20_000
 _MOST_SHOWN = 5
 _NEAR = 0.6
 _SHOWN_LINE = 160
@@ -57,13 +58,10 @@ def apply(text: str, edit: Edit) -> Edited:
 
 def _with_line_ends_of(text: str, edit: Edit) -> tuple[str, str]:
     """A file whose lines end as Windows has it is matched by what was shown of it, and keeps its ends."""
-    if "\r\n" not in text or "\r\n" in edit.old:
-        return edit.old, edit.new
-    if edit.old in text and "\n" not in edit.new:
-        return edit.old, edit.new
-    if text.count("\r\n") * 2 < text.count("\n"):
-        return edit.old, edit.new
-    return _windows(edit.old), _windows(edit.new)
+    is_windows = text.count("\r\n") * 2 >= max(1, text.count("\n"))
+    if is_windows and "\r\n" not in edit.old and (old := _windows(edit.old)) in text:
+        return old, _windows(edit.new)
+    return edit.old, edit.new
 
 
 def _windows(text: str) -> str:
@@ -106,9 +104,9 @@ def _why_not(text: str, old: str) -> str:
 
 def _only_blanks_differ(lines: list[str], old: str) -> str:
     wanted = [_squeezed(line) for line in old.strip("\r\n").splitlines()]
-    if not any(wanted):
+    if not any(wanted) or len(wanted) > _MOST_LINES_WANTED:
         return ""
-    squeezed = [_squeezed(line) for line in lines]
+    squeezed = [_squeezed(line) for line in lines[:_MOST_LINES_SQUEEZED]]
     for start in range(len(squeezed) - len(wanted) + 1):
         if squeezed[start : start + len(wanted)] == wanted:
             return _told_blanks(lines, start, old.strip("\r\n").splitlines())
@@ -129,20 +127,12 @@ def _told_blanks(lines: list[str], start: int, wanted: list[str]) -> str:
 
 def _near(lines: list[str], old: str) -> list[int]:
     """Numbers of lines that are like the first one that was looked for."""
-    wanted = _first(old)[:LONGEST_LINE_COMPARED].strip()
-    matcher = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)
+    wanted = pairs_of(_first(old).strip())
     found: list[tuple[float, int]] = []
     for number, line in enumerate(lines[:MOST_LINES_COMPARED], 1):
-        candidate = line.strip()[:LONGEST_LINE_COMPARED]
-        if not candidate:
-            continue
-        matcher.set_seq1(candidate)
-        if min(matcher.real_quick_ratio(), matcher.quick_ratio()) < _NEAR:
-            continue
-        likeness = matcher.ratio()
-        if likeness >= _NEAR:
-            found.append((-likeness, number))
+        candidate = line.strip()
+        if candidate and (likeness_to := likeness(wanted, pairs_of(candidate))) >= _NEAR:
+            found.append((-likeness_to, number))
     return sorted(number for _, number in sorted(found)[:_MOST_SHOWN])
 
 

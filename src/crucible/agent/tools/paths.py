@@ -6,6 +6,7 @@ import os
 import posixpath
 
 from crucible.agent.tools.calling import short
+from crucible.agent.tools.likeness import nearest
 from crucible.agent.workplace import WORKSPACE, FileFacts, Workplace
 from crucible.errors import BadToolCall, GuestRefused
 
@@ -49,8 +50,6 @@ async def facts_of(workplace: Workplace, path: str) -> FileFacts | None:
 
 async def missing(workplace: Workplace, path: str) -> str:
     """That it does not exist, and what is near to it."""
-    from difflib import get_close_matches
-
     from crucible.agent.tools.wording import quoted
 
     parent, name = posixpath.split(path)
@@ -62,10 +61,9 @@ async def missing(workplace: Workplace, path: str) -> str:
     if facts is None or facts.kind != "d":
         return told + "."
     names = [posixpath.basename(one.path) for one in await workplace.list(parent)][:_MOST_NAMES]
-    close = get_close_matches(name, names, n=3, cutoff=0.5)
-    close += [one for one in names if one.lower() == name.lower() and one not in close]
+    close = nearest(name, names, most=3, least=0.4)
     if close:
-        shown = ", ".join(quoted(posixpath.join(parent, one)) for one in close[:3])
+        shown = ", ".join(quoted(posixpath.join(parent, one)) for one in close)
         return f"{told}. Near to it: {shown}."
     if not names:
         return f"{told}, and {quoted(parent)} is empty."
