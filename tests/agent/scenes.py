@@ -115,6 +115,10 @@ class OneModel:
     def model(self, ref: ModelRef) -> Played:
         return self._models.get(str(ref), self._first)
 
+    def parse(self, text: str) -> ModelRef:
+        provider, _, name = text.partition(":")
+        return ModelRef(provider=provider, name=name)
+
     def default(self, purpose: Purpose) -> ModelRef:
         return self._first.ref
 

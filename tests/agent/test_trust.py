@@ -16,7 +16,7 @@ from crucible.agent.facts import Approval, ApprovalAnswer, Finding
 from crucible.agent.messages import ToolMessage
 from crucible.agent.options import PolicyRules
 from crucible.agent.seams import Verdict
-from crucible.agent.tools.base import Code, Use
+from crucible.agent.tools.base import Use
 from crucible.errors import ApprovalMissing, BadToolCall
 
 
@@ -24,16 +24,21 @@ from crucible.errors import ApprovalMissing, BadToolCall
 class Asks:
     """Asks about everything but what was always allowed; denies what says `forbidden`."""
 
-    def inspect(self, code: Code) -> tuple[Finding, ...]:
-        return (Finding(rule="writes", severity="low", line=1, why="it writes a file"),)
+    def check(self, rules: PolicyRules) -> None:
+        pass
 
-    def judge(self, rules: PolicyRules, use: Use, findings: tuple[Finding, ...]) -> Verdict:
+    def judge(self, rules: PolicyRules, use: Use) -> Verdict:
         decision: Literal["allow", "ask", "deny"] = "ask"
         if "forbidden" in use.subject:
             decision = "deny"
         elif f"{use.tool}(*)" in rules.allow:
             decision = "allow"
-        return Verdict(decision=decision, reason="a rule of the test", always=f"{use.tool}(*)")
+        return Verdict(
+            decision=decision,
+            reason="a rule of the test",
+            always=f"{use.tool}(*)",
+            findings=(Finding(rule="writes", severity="low", line=1, why="it writes a file"),),
+        )
 
 
 BASH = Say(calls=(call("bash", command="echo one > made; cat made"),))

@@ -37,7 +37,6 @@ from crucible.agent.models.base import (
     ThinkingDelta,
     Usage,
 )
-from crucible.agent.options import parse_model
 from crucible.agent.parts import Parts
 from crucible.agent.seams import Spend, Step
 from crucible.agent.session import Session
@@ -52,7 +51,7 @@ _LEAST_OUTPUT = 256
 def choose_model(parts: Parts, session: Session, purpose: Purpose) -> Model:
     """The one that the session names for this purpose, else its main one, else what settings say."""
     named = session.options.models.get(purpose) or session.options.models.get("agent")
-    return parts.models.model(parse_model(named) if named else parts.models.default(purpose))
+    return parts.models.model(parts.models.parse(named) if named else parts.models.default(purpose))
 
 
 class Asker:

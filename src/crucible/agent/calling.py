@@ -21,7 +21,7 @@ from crucible.agent.messages import Picture, ToolCall, ToolResult
 from crucible.agent.options import with_rule
 from crucible.agent.output import Hearing, cut_for_model
 from crucible.agent.parts import Parts
-from crucible.agent.seams import Spend, Step
+from crucible.agent.seams import Spend, Step, Verdict
 from crucible.agent.session import Session
 from crucible.agent.tools.base import Artifact, Context, Outcome, Tool, Use
 from crucible.agent.turn import Turn
@@ -31,7 +31,7 @@ MOST_CALLS = 32
 _AT_ONCE = 8
 _LARGEST_ARGUMENTS = 8 << 20
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_LONGEST_RUN_S = 600.0
+_USUAL_RUN_S = 60.0
 _RISKS_RECORDED = 20
 
 
@@ -119,8 +119,8 @@ class Caller:
         return use
 
     async def _permitted(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Use:
-        findings = await self._inspect(use)
-        verdict = self._parts.judge.judge(session.options.policy, use, findings)
+        verdict = await self._judge(session, use)
+        findings = verdict.findings
         self._tell_verdict(session, call, use, verdict.decision, verdict.reason, findings)
         await self._record_verdict(session, call, use, verdict.decision, verdict.reason, findings)
         if verdict.decision == "allow":
@@ -142,18 +142,15 @@ class Caller:
                 return use
             case "edit":
                 edited = tool.use(answer.arguments or {})
-                again = await self._inspect(edited)
-                denied = self._parts.judge.judge(session.options.policy, edited, again)
+                denied = await self._judge(session, edited)
                 if denied.decision == "deny":
                     raise _Refusal(f"Not run: the policy denies it ({denied.reason}).")
                 return edited
             case _:
                 return use
 
-    async def _inspect(self, use: Use) -> tuple[Finding, ...]:
-        if use.code is None:
-            return ()
-        return await asyncio.to_thread(self._parts.judge.inspect, use.code)
+    async def _judge(self, session: Session, use: Use) -> Verdict:
+        return await asyncio.to_thread(self._parts.judge.judge, session.options.policy, use)
 
     async def _run(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Outcome:
         hold = await self._parts.purse.reserve(
@@ -161,7 +158,7 @@ class Caller:
                 session=session.id,
                 user=session.user,
                 limits=session.options.budget,
-                sandbox_s=0.0 if use.reach == "outside" else _LONGEST_RUN_S,
+                sandbox_s=_worst_s(use),
                 calls=1,
             )
         )
@@ -418,6 +415,14 @@ def _handed(session: Session, call: ToolCall, artifact: Artifact) -> Step:
         place=session.record.place,
         facts={"call": call.id[:100]},
     )
+
+
+def _worst_s(use: Use) -> float:
+    """How long a call may keep the sandbox: as long as it asks for, where it does."""
+    if use.reach == "outside":
+        return 0.0
+    asked = use.arguments.get("timeout_s", _USUAL_RUN_S)
+    return float(asked) if isinstance(asked, int | float) else _USUAL_RUN_S
 
 
 def _worst(failed: ExceptionGroup[Exception]) -> Exception:

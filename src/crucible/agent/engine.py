@@ -121,7 +121,7 @@ class Engine:
             data={"system": wanted.system, "model": wanted.models.get("agent", "")},
         )
         wanted = replace(wanted, system=str(got.get("system", wanted.system)))
-        self._parts.workplaces.check(wanted)
+        self._check(wanted)
         session = await self._create(session_id, wanted)
         return session.facts()
 
@@ -148,7 +148,7 @@ class Engine:
         options = changed(found.options, changes)
         if options.sandbox != found.options.sandbox and found.record.place is not None:
             raise BadSetting("The session's sandbox is open", hint="Create another session")
-        self._parts.workplaces.check(options)
+        self._check(options)
         found.change(options=options)
         await found.write()
         return found.facts()
@@ -357,6 +357,13 @@ class Engine:
         kept = await self._parts.store.load(session)
         # Another may have been quicker.
         return self._sessions.get(session) or self._take_up(kept)
+
+    def _check(self, options: SessionOptions) -> None:
+        """Whether everything it names is there: better now than in the middle of a turn."""
+        self._parts.workplaces.check(options)
+        self._parts.judge.check(options.policy)
+        for model in options.models.values():
+            self._parts.models.parse(model)
 
     def _facts(self, record: SessionRecord) -> SessionFacts:
         session = self._sessions.get(record.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -24,7 +23,6 @@ from crucible.agent.parts import Parts
 from crucible.agent.pipeline import Program
 from crucible.agent.prompts import system_prompt
 from crucible.agent.rewinding import Checkpoints
-from crucible.agent.seams import Recalled
 from crucible.agent.session import Session
 from crucible.agent.tools.base import Tool
 from crucible.agent.turn import Came, Turn
@@ -46,7 +44,7 @@ class Loop:
         self._compactor = compactor
         self._checkpoints = checkpoints
 
-    async def run(self, session: Session, turn: Turn, recalled: Sequence[Recalled]) -> Came:
+    async def run(self, session: Session, turn: Turn, recalled: str) -> Came:
         """From whatever state the messages are in: an open call is answered first."""
         model = choose_model(self._parts, session, "chat" if turn.intent == "chat" else "agent")
         match turn.intent:
@@ -57,9 +55,7 @@ class Loop:
             case "code":
                 return await self._with_program(session, turn, model, recalled)
 
-    async def _talk(
-        self, session: Session, turn: Turn, model: Model, recalled: Sequence[Recalled]
-    ) -> Came:
+    async def _talk(self, session: Session, turn: Turn, model: Model, recalled: str) -> Came:
         while self._may_go_on(session):
             answered = await self._ask(session, turn, model, recalled, {})
             answered = await self._last_word(session, answered)
@@ -68,9 +64,7 @@ class Loop:
                 return came
         return Came(end="too-many-steps")
 
-    async def _with_tools(
-        self, session: Session, turn: Turn, model: Model, recalled: Sequence[Recalled]
-    ) -> Came:
+    async def _with_tools(self, session: Session, turn: Turn, model: Model, recalled: str) -> Came:
         tools = await self.tools(session)
         await self._answer_open_calls(session, turn, tools)
         while self._may_go_on(session):
@@ -88,7 +82,7 @@ class Loop:
         return Came(end="too-many-steps")
 
     async def _with_program(
-        self, session: Session, turn: Turn, model: Model, recalled: Sequence[Recalled]
+        self, session: Session, turn: Turn, model: Model, recalled: str
     ) -> Came:
         tools = await self.tools(session)
         while self._may_go_on(session):
@@ -144,7 +138,7 @@ class Loop:
         session: Session,
         turn: Turn,
         model: Model,
-        recalled: Sequence[Recalled],
+        recalled: str,
         tools: dict[str, Tool],
     ) -> Answered:
         await self._compactor.make_room(session, turn, model)
@@ -165,7 +159,7 @@ class Loop:
         session: Session,
         turn: Turn,
         model: Model,
-        recalled: Sequence[Recalled],
+        recalled: str,
         tools: dict[str, Tool],
     ) -> Request:
         schema = turn.shape.schema if turn.shape else None

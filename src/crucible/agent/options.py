@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from crucible.agent.models.base import Effort, ModelRef, Purpose
+from crucible.agent.models.base import Effort, Purpose
 from crucible.errors import BadSetting, suggestion
 
 _LONGEST_SYSTEM = 200_000
 _LONGEST_TITLE = 200
 _MOST_LABELS = 64
+_LONGEST_MODEL = 256
 _MOST_ITERATIONS = 1000
 _LONGEST_APPROVAL_S = 7 * 24 * 3600.0
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
@@ -38,11 +39,16 @@ class SandboxWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRules:
-    """Patterns such as `bash(git push*)`. Deny wins over ask, ask over allow; without a match, risk decides."""
+    """Rules such as `bash(git push*)`. Deny wins over ask, ask over allow.
+
+    Without a match, `default` says what happens: `risk` asks about what is at least as severe as `ask_from`.
+    """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    default: str = "risk"
+    ask_from: str = "high"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +124,6 @@ def options_from_json(value: Any) -> SessionOptions:
         raise BadSetting(f"The session's {where or 'options'}: {first['msg']}") from None
 
 
-def parse_model(text: str) -> ModelRef:
-    """`provider:name`."""
-    provider, colon, name = text.partition(":")
-    if not (provider and colon and name) or len(text) > 256 or not text.isprintable():
-        raise BadSetting(
-            f"{text[:80]!r} names no model", hint="Write it as provider:name, such as openai:gpt-4o"
-        )
-    return ModelRef(provider=provider, name=name)
-
-
 def with_rule(options: SessionOptions, pattern: str) -> SessionOptions:
     """What `always` says to an approval."""
     if pattern in options.policy.allow:
@@ -159,4 +155,5 @@ def _check(options: SessionOptions) -> None:
     if not 1 <= options.checkpoints.keep <= 64:
         raise BadSetting(f"{options.checkpoints.keep} checkpoints cannot be kept, only 1 to 64")
     for model in options.models.values():
-        parse_model(model)
+        if not model or len(model) > _LONGEST_MODEL or not model.isprintable():
+            raise BadSetting(f"{model[:80]!r} names no model")

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from crucible.agent.hooks.chain import Hooks
 from crucible.agent.keeping.base import SessionStore
 from crucible.agent.lanes import LaneLimits
-from crucible.agent.models.base import Models
 from crucible.agent.plain import AllowAll, MemoryRecorder, NoMemory, NoPurse
-from crucible.agent.seams import Judge, Purse, Recorder, Remembers, Toolbox, Workplaces
+from crucible.agent.seams import Judge, NamedModels, Purse, Recorder, Remembers, Toolbox, Workplaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     store: SessionStore
-    models: Models
+    models: NamedModels
     workplaces: Workplaces
     toolbox: Toolbox
     judge: Judge = field(default_factory=AllowAll)

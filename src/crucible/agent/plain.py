@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from crucible.agent.facts import Finding
 from crucible.agent.models.base import Usage
 from crucible.agent.options import PolicyRules, SessionOptions
-from crucible.agent.seams import Hold, Recalled, Spend, Step, Verdict
-from crucible.agent.tools.base import Code, Tool, Use
+from crucible.agent.seams import Hold, Recollection, Spend, Step, Verdict
+from crucible.agent.tools.base import Tool, Use
 
 _MOST_STEPS = 10_000
 
@@ -51,8 +50,8 @@ class NoPurse:
 
 
 class NoMemory:
-    async def recall(self, user: str, session: str, text: str) -> tuple[Recalled, ...]:
-        return ()
+    async def recall(self, user: str, session: str, text: str) -> Recollection:
+        return Recollection()
 
     async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
         return ()
@@ -61,10 +60,10 @@ class NoMemory:
 class AllowAll:
     """For who works in a sandbox that holds nothing of value."""
 
-    def inspect(self, code: Code) -> tuple[Finding, ...]:
-        return ()
+    def check(self, rules: PolicyRules) -> None:
+        pass
 
-    def judge(self, rules: PolicyRules, use: Use, findings: tuple[Finding, ...]) -> Verdict:
+    def judge(self, rules: PolicyRules, use: Use) -> Verdict:
         return Verdict(decision="allow", reason="everything is allowed")
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from crucible.agent.facts import Intent
 from crucible.agent.models.base import Schema
-from crucible.agent.seams import Recalled
 from crucible.agent.structured import ask_for_shape
 
 AGENT = """\
@@ -33,17 +30,14 @@ wants and has decided, what was done, names of files and commands that matter, r
 open and what failed. Leave out politeness and repetition. Write plain text, at most 600 words."""
 
 
-def system_prompt(
-    intent: Intent, own: str, recalled: Sequence[Recalled], schema: Schema | None = None
-) -> str:
+def system_prompt(intent: Intent, own: str, recalled: str, schema: Schema | None = None) -> str:
     """`schema` only for a model that takes none itself."""
     base = {"agent": AGENT, "chat": CHAT, "code": CODE}[intent]
     parts = [base]
     if own:
         parts.append(own)
     if recalled:
-        facts = "\n".join(f"- {fact.text}" for fact in recalled)
-        parts.append(f"What is known of the user from before:\n{facts}")
+        parts.append(recalled)
     if schema is not None:
         parts.append(ask_for_shape(schema))
     return "\n\n".join(parts)

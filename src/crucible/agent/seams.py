@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from crucible.agent.facts import Finding
-from crucible.agent.models.base import ModelRef, Usage
+from crucible.agent.models.base import ModelRef, Models, Usage
 from crucible.agent.options import Limits, PolicyRules, SessionOptions
-from crucible.agent.tools.base import Code, Tool, Use
+from crucible.agent.tools.base import Tool, Use
 from crucible.agent.workplace import Place, Workplace
 
 StepKind = Literal[
@@ -97,8 +97,16 @@ class Recalled:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recollection:
+    """`text` is for the prompt, empty without anything to say."""
+
+    text: str = ""
+    facts: tuple[Recalled, ...] = ()
+
+
 class Remembers(Protocol):
-    async def recall(self, user: str, session: str, text: str) -> tuple[Recalled, ...]: ...
+    async def recall(self, user: str, session: str, text: str) -> Recollection: ...
 
     async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
         """What was newly learned of what the user said, as texts."""
@@ -107,19 +115,28 @@ class Remembers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`always` is the pattern that would allow the same again."""
+    """`always` is the rule that would allow the same again, `findings` the risks that were found."""
 
     decision: Literal["allow", "ask", "deny"]
     reason: str
     always: str = ""
+    findings: tuple[Finding, ...] = ()
 
 
 class Judge(Protocol):
-    def inspect(self, code: Code) -> tuple[Finding, ...]:
-        """Called in a thread: it may take a while."""
+    def check(self, rules: PolicyRules) -> None:
+        """Raises BadPolicy for what are no rules."""
         ...
 
-    def judge(self, rules: PolicyRules, use: Use, findings: tuple[Finding, ...]) -> Verdict: ...
+    def judge(self, rules: PolicyRules, use: Use) -> Verdict:
+        """Called in a thread: looking at code may take a while."""
+        ...
+
+
+class NamedModels(Models, Protocol):
+    def parse(self, text: str) -> ModelRef:
+        """A model as people write it. Raises UnknownModel."""
+        ...
 
 
 class Workplaces(Protocol):

@@ -29,7 +29,7 @@ from crucible.agent.messages import (
 from crucible.agent.models.base import Usage
 from crucible.agent.parts import Parts
 from crucible.agent.router import route
-from crucible.agent.seams import Recalled, Step
+from crucible.agent.seams import Step
 from crucible.agent.session import Session
 from crucible.agent.structured import Shape
 from crucible.agent.turn import Came, Turn
@@ -239,17 +239,17 @@ class Turns:
             return "agent" if model.profile.calls_tools else "code"
         return route(message.text, session.messages, model.profile)
 
-    async def _recall(self, session: Session) -> tuple[Recalled, ...]:
+    async def _recall(self, session: Session) -> str:
         if not session.options.memory:
-            return ()
+            return ""
         prompt = _last_prompt(session)
         if not prompt:
-            return ()
+            return ""
         found = await self._parts.memory.recall(session.user, session.id, prompt)
-        if found:
-            facts = [{"id": one.id, "text": one.text, "reason": one.reason} for one in found]
+        if found.facts:
+            facts = [{"id": one.id, "text": one.text, "reason": one.reason} for one in found.facts]
             session.tell("recalled", {"facts": facts})
-        return found
+        return found.text
 
 
 async def results_of_open_calls(session: Session) -> dict[str, ToolResult]:
