@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crucible.errors.doors import *
     from crucible.errors.images import *
     from crucible.errors.ledger import *
+    from crucible.errors.memory import *
     from crucible.errors.models import *
     from crucible.errors.network import *
     from crucible.errors.pulling import *
@@ -45,6 +46,7 @@ else:
         "accounts",
         "agent",
         "models",
+        "memory",
         "store",
         "ledger",
     )
