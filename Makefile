@@ -32,7 +32,7 @@ check: setup ## Check formatting, style, types, the rooms and the Go sources; ch
 
 test: setup ## Run all tests: Go, then Python, then those that boot machines
 	$(BIN)/python scripts/agent.py test
-	$(BIN)/pytest -m "not vm" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not vm" -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python scripts/machine_tests.py
 
 bench: setup ## Measure, and compare with what one would use instead

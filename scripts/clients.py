@@ -48,7 +48,7 @@ def _install(kind: str, name: str, versions: Mapping[str, str]) -> None:
     if kind == "pypi":
         words = [f"{package}=={version}" for package, version in versions.items()]
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run_quietly([*pip, "--no-deps", "--target", str(directory), *words])
+        run_quietly([*pip, "--no-deps", "--no-compile", "--target", str(directory), *words])
     else:
         words = [f"{package}@{version}" for package, version in versions.items()]
         # A lock file would name the registry of whoever wrote it: all versions are in our own list instead.

