@@ -17,6 +17,8 @@ from crucible.sandbox.spec import (
 
 # The engine forgets those that a session does not want to keep; these are the most that it may want.
 MOST_CHECKPOINTS = 64
+# A sandbox that nobody used for so long is stopped, and started again with its files when it is needed.
+IDLE_S = 3600.0
 _NETWORKS = {"none": "off", "full": "full"}
 
 
@@ -61,6 +63,7 @@ def wanted_of(wish: SandboxWish) -> Wanted:
             environment=dict(wish.environment),
             network="allowlist" if wish.hosts else network,
             allow=tuple(wish.hosts),
+            idle_timeout_s=IDLE_S,
         ),
         host_directory=source or None,
         checkpoints=MOST_CHECKPOINTS,

@@ -10,7 +10,7 @@ from typing import ClassVar
 from crucible.agent.tools.base import Artifact, Code, Context, Outcome
 from crucible.agent.tools.parameters import Parameter
 from crucible.agent.tools.transcript import Transcript
-from crucible.agent.tools.wording import MOST_SHOWN, clean_text, cut, shown
+from crucible.agent.tools.wording import clean_text, cut, shown
 from crucible.agent.tools.work import Asked, WorkTool, keep_output
 from crucible.agent.tools.write import encoded
 from crucible.agent.workplace import Evaluated, Shown
@@ -21,7 +21,9 @@ MOST_TIMEOUT_S = 3600
 MOST_CODE = 1 << 20
 MOST_ARTIFACTS = 20
 LARGEST_ARTIFACT = 8 << 20
-_VALUE_SHOWN = 10_000
+_PRINTED_SHOWN = 16_000
+_VALUES_SHOWN = 6_000
+_TRACEBACK_SHOWN = 5_000
 
 # Forms that a person would rather see than text, the best first, and how a file of them is called.
 _RICH = {
@@ -79,9 +81,12 @@ class Python(WorkTool):
             _code(asked), timeout_s=asked["timeout_s"], heard=heard.hear
         )
         kept = heard.kept()
-        where = await keep_output(context, kept) if heard.total > MOST_SHOWN else ""
+        where = await keep_output(context, kept) if heard.total > _PRINTED_SHOWN else ""
         artifacts = tuple(_artifacts(done))
-        parts = [shown(kept, heard.total, where=where).rstrip("\n"), *_told(done, artifacts)]
+        parts = [
+            shown(kept, heard.total, where=where, most=_PRINTED_SHOWN).rstrip("\n"),
+            *_told(done, artifacts),
+        ]
         return Outcome(
             text="\n".join(part for part in parts if part) or "[no output]",
             is_error=bool(done.error) or done.timed_out,
@@ -101,16 +106,14 @@ def _code(asked: Asked) -> str:
 
 
 def _told(done: Evaluated, artifacts: tuple[Artifact, ...]) -> Iterator[str]:
-    for one in done.shown:
-        plain = clean_text(one.forms.get("text/plain", ""))
-        if plain:
-            yield cut(plain, _VALUE_SHOWN)
+    plain = (clean_text(one.forms.get("text/plain", "")) for one in done.shown)
+    yield cut("\n".join(text for text in plain if text), _VALUES_SHOWN)
     if artifacts:
         yield f"[shown to the user: {', '.join(one.name for one in artifacts)}]"
     if done.traceback:
-        yield cut(clean_text(done.traceback).rstrip("\n"), _VALUE_SHOWN)
+        yield cut(clean_text(done.traceback).rstrip("\n"), _TRACEBACK_SHOWN)
     elif done.error:
-        yield cut(clean_text(done.error), _VALUE_SHOWN)
+        yield cut(clean_text(done.error), _TRACEBACK_SHOWN)
     if done.timed_out:
         yield f"[interrupted at its time limit, after {done.duration_s:.1f} s]"
 

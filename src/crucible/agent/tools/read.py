@@ -20,6 +20,7 @@ LARGEST_PICTURE = 5 << 20
 MOST_SCANNED = 64 << 20
 _PIECE = 256 << 10
 _LINE_BYTES = 4 * LONGEST_LINE
+_NUMBER_WIDTH = 8
 _HEX_SHOWN = 256
 
 
@@ -101,7 +102,7 @@ async def _lines(workplace: Workplace, path: str, *, first: int, count: int) -> 
                 if len(taken) == count or room <= 0:
                     return Lines(shown=tuple(taken), total=None)
                 taken.append(_line(bytes(line), length))
-                room -= len(taken[-1])
+                room -= len(taken[-1]) + _NUMBER_WIDTH
             number += 1
             line.clear()
             length = 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# What one answer may hold: about eight thousand tokens.
-MOST_SHOWN = 30_000
+# What one answer may hold: about eight thousand tokens. With its notes it stays below what the engine cuts at.
+MOST_SHOWN = 28_000
 _HEAD_SHARE = 0.6
 _COMMANDS = re.compile(
     # Of a terminal: control sequences, strings for it (titles, links), other escapes; then every control
@@ -62,12 +62,11 @@ def shown(data: bytes, total: int, *, where: str = "", most: int = MOST_SHOWN) -
     if total <= most:
         return cut(clean(data), most, where=where)
     head, tail = data[: int(most * _HEAD_SHARE)], data[-(most - int(most * _HEAD_SHARE)) :]
-    first, last = _at_line_end(clean(head)), _at_line_start(clean(tail))
+    # What is no text is longer as text.
+    first = _at_line_end(clean(head)[: len(head)])
+    last = _at_line_start(clean(tail)[-len(tail) :])
     left = total - len(head) - len(tail)
-    return (
-        f"{cut(first, most)}\n"
-        f"[… about {size_words(left)} of {size_words(total)} left out{where} …]\n{cut(last, most)}"
-    )
+    return f"{first}\n[… about {size_words(left)} of {size_words(total)} left out{where} …]\n{last}"
 
 
 def cut_line(line: str, most: int) -> str:
