@@ -1,0 +1,1 @@
+"""Shell programs: split into their simple commands by syntax tree, followed by what is known of their words."""
