@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crucible.errors.memory import *
     from crucible.errors.models import *
     from crucible.errors.network import *
+    from crucible.errors.permissions import *
     from crucible.errors.pulling import *
     from crucible.errors.remote import *
     from crucible.errors.sandbox import *
@@ -49,6 +50,7 @@ else:
         "memory",
         "store",
         "ledger",
+        "permissions",
     )
 
     def __getattr__(name: str) -> object:

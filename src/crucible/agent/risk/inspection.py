@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from crucible.agent.risk.report import Finding, Language, Report
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 MAX_CHARACTERS = 64 * 1024
 # The grammar of the shell takes time by the square of these, and cannot be stopped once it has begun.
-MAX_SHELL_MARKS = 4000
-_SHELL_MARKS = "|[(`"
+MAX_SHELL_MARKS = 6000
+_SHELL_MARKS = "|[(`<>"
 MAX_NODES = 40_000
 MAX_DEPTH = 150
 MAX_PROGRAMS = 64
@@ -130,14 +131,12 @@ class Inspection:
             self.find("unparsed", node)
 
     def _look(self, code: str, language: Language) -> None:
-        is_dense = language is Language.SHELL and (
-            sum(map(code.count, _SHELL_MARKS)) > MAX_SHELL_MARKS
-        )
-        if len(code) > MAX_CHARACTERS or is_dense:
+        if len(code) > MAX_CHARACTERS or (language is Language.SHELL and is_too_dense(code)):
             self.miss("too-large", text=code[:_EXCERPT])
             return
         root = parse(code, language)
-        self._look_for_gaps(root)
+        for node in unread(root):
+            self.unparsed(node)
         match language:
             case Language.SHELL:
                 from crucible.agent.risk.shell.judging import Judge
@@ -152,12 +151,18 @@ class Inspection:
 
                 JavaScriptReader(self).read(root)
 
-    def _look_for_gaps(self, root: SgNode) -> None:
-        """What the parser could not read, and what it put in to be able to go on."""
-        for node in root.find_all(any=[{"kind": "ERROR"}, {"regex": "^$"}]):
-            kind = node.kind()
-            if kind == "ERROR" or not node.is_named() or kind in _MISSED:
-                self.unparsed(node)
+
+def unread(root: SgNode) -> Iterator[SgNode]:
+    """What the parser could not read, and what it put in to be able to go on."""
+    for node in root.find_all(any=[{"kind": "ERROR"}, {"regex": "^$"}]):
+        kind = node.kind()
+        if kind == "ERROR" or not node.is_named() or kind in _MISSED:
+            yield node
+
+
+def is_too_dense(code: str) -> bool:
+    """A shell program that would take the parser too long."""
+    return sum(map(code.count, _SHELL_MARKS)) > MAX_SHELL_MARKS
 
 
 def parse(code: str, language: Language) -> SgNode:

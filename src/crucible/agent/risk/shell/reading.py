@@ -72,6 +72,8 @@ class Reader:
 
     def on_assignment(self, name: str, word: Word, node: SgNode) -> None: ...
 
+    def on_lone_assignment(self, name: str, word: Word) -> None: ...
+
     def on_variable(self, name: str, node: SgNode) -> None: ...
 
     def on_redirect(self, redirect: Redirect, node: SgNode) -> None: ...
@@ -107,7 +109,7 @@ class Reader:
             case "pipeline":
                 return self._pipeline(node, stdin)
             case "variable_assignment":
-                self._assign(node)
+                self.on_lone_assignment(*self._assign(node))
                 return _NOTHING
             case "declaration_command":
                 return self._declaration(node)
