@@ -71,6 +71,13 @@ See [the guide](../guides/e2b.md).
 
 """
 
+_RISKS_HEAD = """# What inspection of code tells
+
+Written by `make docs` from the table of rules; do not edit. The names stay the same from version to version.
+What fires a rule, and what does not, is in [the guide](../guides/risk.md).
+
+"""
+
 # What classes without a sentence of their own stand for.
 _MEANINGS = {
     "boot-failed": "A machine did not come up, or ended before it answered.",
@@ -91,6 +98,7 @@ def pages() -> dict[Path, str]:
         HERE / "cli.md": cli_page(),
         HERE / "errors.md": errors_page(),
         HERE / "e2b.md": e2b_page(),
+        HERE / "risks.md": risks_page(),
         HERE.parent.parent / "api" / "openapi.json": openapi_page(),
     }
 
@@ -129,6 +137,22 @@ def e2b_page() -> str:
         for verb in verbs
     ]
     return _E2B_HEAD + head + "".join(rows) + "\n" + releases
+
+
+def risks_page() -> str:
+    from crucible.agent.risk import Category
+    from crucible.agent.risk.rules import RULES
+
+    parts = [_RISKS_HEAD]
+    for category in Category:
+        parts.append(f"## {category}\n\n| rule | severity | why it is told |\n|---|---|---|\n")
+        parts += (
+            f"| `{rule.name}` | {rule.severity.name.lower()} | {rule.why} |\n"
+            for rule in RULES.values()
+            if rule.category is category
+        )
+        parts.append("\n")
+    return "".join(parts).rstrip("\n") + "\n"
 
 
 def openapi_page() -> str:

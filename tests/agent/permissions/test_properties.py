@@ -39,7 +39,7 @@ def bash(command: str) -> Use:
     return Use(tool="bash", arguments={}, subject=command)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     st.lists(PATTERNS, max_size=4),
     st.lists(PATTERNS, max_size=4),
@@ -63,7 +63,7 @@ def test_deny_always_wins(
         assert policy.judge(bash(command)).verdict is Verdict.DENY
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(PATTERNS, COMMANDS, COMMANDS, JOINTS, DRESSES)
 def test_an_allow_lets_no_other_command_through(
     pattern: str, covered: str, other: str, joint: str, dress: str
@@ -74,7 +74,7 @@ def test_an_allow_lets_no_other_command_through(
         assert policy.judge(bash(command)).verdict is Verdict.DENY
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(TEXTS | ODD, TEXTS | ODD)
 def test_an_escaped_text_matches_itself_and_nothing_else(text: str, other: str) -> None:
     pattern = compile_pattern(escape(text))
@@ -83,7 +83,7 @@ def test_an_escaped_text_matches_itself_and_nothing_else(text: str, other: str) 
     assert pattern.matches(other) is (text == other)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     st.sampled_from(["bash", "python", "write", "mcp__a__b", "odd(name"]), TEXTS | ODD, TEXTS | ODD
 )
@@ -97,7 +97,7 @@ def test_always_allows_this_and_nothing_else(tool: str, subject: str, other: str
     assert policy.judge(Use(tool=tool + "x", arguments={}, subject=subject)).verdict is Verdict.ASK
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(alphabet="ab*?/", max_size=14), st.text(alphabet="ab/", max_size=14))
 def test_patterns_of_texts_are_those_of_the_shell(pattern: str, text: str) -> None:
     assert compile_pattern(pattern).matches(text) is bool(
@@ -105,7 +105,7 @@ def test_patterns_of_texts_are_those_of_the_shell(pattern: str, text: str) -> No
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     st.text(alphabet="ab*?", max_size=10),
     st.text(alphabet="ab", max_size=8),
@@ -120,7 +120,7 @@ def test_what_matches_could_match_when_a_part_is_unknown(
             assert compiled.could_match(text[:at] + HOLE + text[at:])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(TEXTS | ODD)
 def test_no_command_line_is_too_odd(line: str) -> None:
     split(line)
