@@ -24,12 +24,12 @@ from crucible.agent.parts import Parts
 from crucible.agent.seams import Spend, Step, Verdict
 from crucible.agent.session import Session
 from crucible.agent.tools.base import Artifact, Context, Outcome, Tool, Use
+from crucible.agent.tools.calling import parse_arguments
 from crucible.agent.turn import Turn
 from crucible.errors import BadToolCall, CrucibleError, HookBlocked, WorkplaceLost, suggestion
 
 MOST_CALLS = 32
 _AT_ONCE = 8
-_LARGEST_ARGUMENTS = 8 << 20
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _USUAL_RUN_S = 60.0
 _RISKS_RECORDED = 20
@@ -99,7 +99,7 @@ class Caller:
         return await self._result(session, call, use, outcome, began)
 
     async def _before(self, session: Session, call: ToolCall, tool: Tool) -> Use:
-        use = tool.use(_arguments(call))
+        use = tool.use(parse_arguments(call.arguments))
         given = {"tool": use.tool, "arguments": dict(use.arguments), "call": call.id}
         try:
             got = await ask_hooks(
@@ -355,20 +355,6 @@ def _find(call: ToolCall, tools: Mapping[str, Tool]) -> Tool:
         hint = suggestion(call.name[:80], sorted(tools))
         raise _Refusal(f"There is no tool {call.name[:80]!r}. {hint}")
     return tool
-
-
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    if len(call.arguments) > _LARGEST_ARGUMENTS:
-        raise _Refusal(f"The arguments are longer than {_LARGEST_ARGUMENTS} characters.")
-    try:
-        found = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        raise _Refusal(
-            f"The arguments are no JSON ({error}). Send one JSON object with them."
-        ) from None
-    if not isinstance(found, dict):
-        raise _Refusal("The arguments must be one JSON object.")
-    return found
 
 
 def _failed(call: ToolCall, text: str) -> ToolResult:

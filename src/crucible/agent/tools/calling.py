@@ -31,9 +31,9 @@ def parse_arguments(text: str) -> dict[str, Any]:
     except RecursionError:
         raise BadToolCall(f"The arguments are nested deeper than {MOST_DEPTH} levels") from None
     except ValueError as error:
-        raise BadToolCall(f"The arguments are not JSON: {str(error)[:200]}") from None
+        raise BadToolCall(f"The arguments are no JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
-        raise BadToolCall(f"The arguments must be a JSON object, not {kind_of(value)}")
+        raise BadToolCall(f"The arguments must be one JSON object, not {kind_of(value)}")
     _refuse_depth(value)
     return value
 
@@ -90,7 +90,7 @@ def _why(text: str, error: json.JSONDecodeError) -> str:
         return f"After the arguments' object more text follows: {short(text[error.pos :])}"
     near = short(text[max(0, error.pos - 20) : error.pos + 20])
     return (
-        f"The arguments are not JSON: {error.msg} at line {error.lineno}, column {error.colno} "
+        f"The arguments are no JSON: {error.msg} at line {error.lineno}, column {error.colno} "
         f"(character {error.pos} of {len(text)}), near {near}"
     )
 
