@@ -59,6 +59,16 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         (("image", "images", "Fetch, list, inspect, remove, export and push images"),),
     ),
     (
+        "Agents",
+        (
+            (
+                "runs",
+                "runs",
+                "Show what agents did, export it, and check that it is what was signed",
+            ),
+        ),
+    ),
+    (
         "This machine",
         (
             ("setup", "machine", "Prepare this machine: kernel, base image, template"),

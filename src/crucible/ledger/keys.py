@@ -76,6 +76,14 @@ def own_key(home: Path) -> SigningKey:
     return SigningKey(key)
 
 
+def own_public_key(home: Path) -> PublicKey:
+    """To check with; none is made for that."""
+    path = key_path(home)
+    if not path.exists():
+        raise KeyUnusable(str(path), "nothing was signed here yet; name another with `--key FILE`")
+    return own_key(home).public
+
+
 def read_public_key(path: Path) -> PublicKey:
     data = _read(path)
     try:

@@ -35,11 +35,14 @@ from crucible.ledger.chain import (
 )
 from crucible.ledger.contents import BadContent, Contents
 from crucible.ledger.envelope import pre_authentication
+from crucible.ledger.exporting import export_archive, export_manifest
 from crucible.ledger.heads import BadHead, Head, Heads
-from crucible.ledger.keys import SigningKey, own_key
+from crucible.ledger.keys import PublicKey, SigningKey, own_key
+from crucible.ledger.live import verify_run
 from crucible.ledger.reading import RunSummary
 from crucible.ledger.settling import Settling
 from crucible.ledger.steps import Kind, Step, check_facts, check_run, check_step, check_word
+from crucible.ledger.verifying import Verdict
 from crucible.store.database import Database
 
 T = TypeVar("T")
@@ -118,6 +121,36 @@ class Ledger:
         """
         wanted = None if names is None else set(names)
         return await self._in_thread(lambda: self._erase(check_run(run), wanted, reason))
+
+    async def verify(self, run: str, key: PublicKey | None = None) -> Verdict:
+        """With the key of this state directory unless another is given."""
+        return await self._in_thread(lambda: self.verify_now(run, key))
+
+    async def export(self, run: str) -> bytes:
+        """The signed manifest, without contents."""
+        return await self._in_thread(lambda: self.export_now(run))
+
+    def verify_now(self, run: str, key: PublicKey | None = None) -> Verdict:
+        known = key or self.key.public
+        return verify_run(
+            run, database=self.database, heads=self.heads, contents=self.contents, key=known
+        )
+
+    def export_now(self, run: str) -> bytes:
+        return export_manifest(
+            run, database=self.database, heads=self.heads, contents=self.contents, key=self.key
+        )
+
+    def export_archive_now(self, run: str, target: Path) -> None:
+        """The manifest and all contents that were not erased."""
+        export_archive(
+            run,
+            target,
+            database=self.database,
+            heads=self.heads,
+            contents=self.contents,
+            key=self.key,
+        )
 
     def close(self) -> None:
         """Waits for what has begun, and for the heads to follow. The database is the caller's to close."""
