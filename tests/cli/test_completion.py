@@ -32,9 +32,9 @@ def test_the_shell_takes_its_script(script: str, shell: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (["ru"], {"run"}),
+        (["ru"], {"run", "runs"}),
         (["sna"], {"snapshot"}),
-        (["r"], {"run", "remove", "resume", "rm"}),
+        (["r"], {"run", "runs", "remove", "resume", "rm"}),
         (["run", "--mem"], {"--memory"}),
         (["rm", "--f"], {"--force"}),
         (["exec", "b"], {"box"}),

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from securesystemslib.dsse import Envelope as OthersEnvelope
 from securesystemslib.exceptions import UnverifiedSignatureError, VerificationError
-from securesystemslib.signer import SSlibKey
+from securesystemslib.signer._key import SSlibKey
 from tests.conftest import Run
 from tests.ledger.records import RUN, problems, recorded, step
 
@@ -191,9 +191,9 @@ def test_any_changed_member_of_an_archive_is_found(exported: Exported, data: st.
     name, other = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
     match data.draw(st.sampled_from(["flip", "drop", "exchange", "add", "cut"])):
         case "flip":
-            content = bytearray(members[name])
-            content[data.draw(st.integers(0, len(content) - 1))] ^= 1
-            members[name] = bytes(content)
+            flipped = bytearray(members[name])
+            flipped[data.draw(st.integers(0, len(flipped) - 1))] ^= 1
+            members[name] = bytes(flipped)
         case "drop":
             del members[name]
         case "exchange":

@@ -21,6 +21,12 @@ class CrucibleError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+class AccountsError(CrucibleError):
+    """A budget, a plan or a price stands in the way."""
+
+    code = "accounts"
+
+
 class AgentError(CrucibleError):
     """A session of the agent cannot go on."""
 
@@ -625,6 +631,12 @@ class ApprovalMissing(AgentError):
     code = "approval-missing"
 
 
+class BudgetSpent(AccountsError):
+    """What is wanted does not fit what is left. Figures of USD are millionths of one; `resets_at` is 0.0 for never."""
+
+    code = "budget-spent"
+
+
 class CommandNotExecutable(GuestRefused):
     code = "command-not-executable"
 
@@ -671,6 +683,14 @@ class NothingToResume(AgentError):
     code = "nothing-to-resume"
 
 
+class PlanMissing(AccountsError):
+    code = "plan-missing"
+
+
+class PriceUnknown(AccountsError):
+    code = "price-unknown"
+
+
 class SessionBusy(AgentError):
     """A session does one turn at a time."""
 
@@ -693,6 +713,10 @@ class UnknownModel(ModelError):
     """The provider has no model of that name, or not for this key."""
 
     code = "model-unknown"
+
+
+class UserMissing(AccountsError):
+    code = "user-missing"
 
 
 class WrongKey(ModelError):
