@@ -81,6 +81,12 @@ class LedgerBroken(CrucibleError):
     code = "ledger-broken"
 
 
+class MemoryFault(CrucibleError):
+    """Something is wrong with what is remembered of a user."""
+
+    code = "memory"
+
+
 class ModelError(CrucibleError):
     """A model did not answer."""
 
@@ -263,6 +269,12 @@ class Forbidden(DoorError):
     """The caller is known and may not do this."""
 
     code = "forbidden"
+
+
+class ForgettingIncomplete(MemoryFault):
+    """The statement is gone from everything that is read, but a trace of its bytes may be left in a file."""
+
+    code = "memory-trace-left"
 
 
 class GuestGone(SandboxError):
@@ -665,6 +677,24 @@ class LanguageUnknown(Unsupported):
     code = "language-unknown"
 
 
+class MemoryMissing(MemoryFault):
+    """This user has no memory of that id."""
+
+    code = "memory-missing"
+
+
+class MemoryOff(MemoryFault):
+    """Memory is turned off for the user or the session, and something was to be remembered."""
+
+    code = "memory-off"
+
+
+class MemoryRefused(MemoryFault):
+    """What was to be remembered is nothing that can be, such as a text without words."""
+
+    code = "memory-refused"
+
+
 class ModelRefused(ModelError):
     """The provider does not take this request, whoever sends it."""
 
@@ -689,6 +719,12 @@ class PlanMissing(AccountsError):
 
 class PriceUnknown(AccountsError):
     code = "price-unknown"
+
+
+class SecretRefused(MemoryFault):
+    """What was to be remembered looks like a secret. It is not in the message either: that may end up in a log."""
+
+    code = "memory-secret"
 
 
 class SessionBusy(AgentError):
