@@ -188,6 +188,11 @@ class LocalWorkplace:
             timed_out=bool(end.get("timed_out")),
         )
 
+    async def converse(
+        self, argv: tuple[str, ...], *, environment: Mapping[str, str] | None = None
+    ) -> LocalLine:
+        return LocalLine(await self._start(argv, WORKSPACE, environment or {}))
+
     async def read(self, path: str, *, offset: int = 0, length: int = 0) -> bytes:
         with _refusals(path), self._on_host(path).open("rb") as file:
             file.seek(offset)
@@ -344,3 +349,20 @@ def _facts(path: str, found: os.stat_result) -> FileFacts:
         mode=found.st_mode & 0o7777,
         modified_at=found.st_mtime,
     )
+
+
+class LocalLine:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def send(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        await self._process.stdin.drain()
+
+    async def receive(self) -> bytes:
+        assert self._process.stdout is not None
+        return await self._process.stdout.read(_PIECE)
+
+    async def close(self) -> None:
+        await _end(self._process)

@@ -162,3 +162,25 @@ class Rewinds(Protocol):
     async def branch(self, checkpoint: str, *, session: str = "") -> Workplace:
         """The workplace of another session, which begins at that moment. Its sandbox is called after the session."""
         ...
+
+
+class Line(Protocol):
+    """A program that is talked with over its standard input and output."""
+
+    async def send(self, data: bytes) -> None: ...
+    async def receive(self) -> bytes:
+        """The next bytes it wrote, b'' when it has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Ends it, with all that it started."""
+        ...
+
+
+@runtime_checkable
+class Converses(Protocol):
+    """A workplace where programs can be talked with."""
+
+    async def converse(
+        self, argv: tuple[str, ...], *, environment: Mapping[str, str] | None = None
+    ) -> Line: ...

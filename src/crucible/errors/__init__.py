@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crucible.errors.images import *
     from crucible.errors.ledger import *
     from crucible.errors.memory import *
+    from crucible.errors.mcp import *
     from crucible.errors.models import *
     from crucible.errors.network import *
     from crucible.errors.permissions import *
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from crucible.errors.remote import *
     from crucible.errors.sandbox import *
     from crucible.errors.setup import *
+    from crucible.errors.skills import *
     from crucible.errors.store import *
     from crucible.errors.volumes import *
     from crucible.errors.worker import *
@@ -48,6 +50,8 @@ else:
         "agent",
         "models",
         "memory",
+        "mcp",
+        "skills",
         "store",
         "ledger",
         "permissions",

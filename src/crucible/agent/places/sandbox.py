@@ -13,6 +13,7 @@ from typing import Literal
 from crucible.agent.places.checkpoints import Checkpoints
 from crucible.agent.places.commands import run_command
 from crucible.agent.places.interpreting import evaluate
+from crucible.agent.places.lines import open_line
 from crucible.agent.places.opening import SandboxRoom, Wanted, name_of, open_sandbox
 from crucible.agent.workplace import (
     WORKSPACE,
@@ -20,6 +21,7 @@ from crucible.agent.workplace import (
     Evaluated,
     FileFacts,
     Heard,
+    Line,
     Place,
     Ran,
 )
@@ -97,6 +99,12 @@ class SandboxWorkplace:
         # One after the other: an interrupt means whatever runs.
         async with self._evaluating, self._at_work() as held:
             return await evaluate(held, code, timeout_s=timeout_s, heard=heard)
+
+    async def converse(
+        self, argv: tuple[str, ...], *, environment: Mapping[str, str] | None = None
+    ) -> Line:
+        async with self._at_work() as held:
+            return await open_line(self._room, held, argv, environment or {})
 
     async def read(self, path: str, *, offset: int = 0, length: int = 0) -> bytes:
         most = min(length or LARGEST_READ + 1, LARGEST_READ + 1)

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: tools of other servers in, for sessions of the agent."""

@@ -1,0 +1,77 @@
+"""The MCP servers of all sessions: each session has connections of its own, which go with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from crucible.agent.tools.base import Tool
+from crucible.agent.workplace import Workplace
+from crucible.errors import CrucibleError
+from crucible.mcp.connection import Connection
+from crucible.mcp.settings import McpServer, McpSettings
+from crucible.mcp.tools import McpTool
+
+_log = logging.getLogger(__name__)
+
+
+class McpTools:
+    def __init__(self, settings: McpSettings, environment: Mapping[str, str]) -> None:
+        self.settings = settings
+        self._environment = environment
+        self._connections: dict[str, dict[str, Connection]] = {}
+        self._listed: dict[str, dict[str, tuple[Tool, ...]]] = {}
+        self._failures: dict[str, dict[str, str]] = {}
+
+    async def tools(
+        self, session: str, wanted: Sequence[str] | None, workplace: Workplace
+    ) -> tuple[Tool, ...]:
+        """Of the servers that the session may use. One that fails has none, and the others work all the same."""
+        servers = [server for server in self.settings.servers if _is_wanted(server, wanted)]
+        if not servers:
+            return ()
+        found = await asyncio.gather(
+            *(self._of_server(session, server, workplace) for server in servers)
+        )
+        return tuple(tool for tools in found for tool in tools)
+
+    def failures(self, session: str) -> Mapping[str, str]:
+        """What is wrong with servers of this session, by their names."""
+        return dict(self._failures.get(session, {}))
+
+    async def leave(self, session: str) -> None:
+        connections = self._connections.pop(session, {})
+        self._listed.pop(session, None)
+        self._failures.pop(session, None)
+        await asyncio.gather(*(one.close() for one in connections.values()))
+
+    async def close(self) -> None:
+        for session in list(self._connections):
+            await self.leave(session)
+
+    async def _of_server(
+        self, session: str, server: McpServer, workplace: Workplace
+    ) -> tuple[Tool, ...]:
+        listed = self._listed.setdefault(session, {})
+        if server.name in listed and not self.settings.is_dynamic:
+            return listed[server.name]
+        connections = self._connections.setdefault(session, {})
+        connection = connections.get(server.name)
+        if connection is None:
+            connection = connections[server.name] = Connection(server, workplace, self._environment)
+        failures = self._failures.setdefault(session, {})
+        try:
+            tools = await connection.tools()
+        except CrucibleError as error:
+            failures[server.name] = error.message
+            _log.warning("session %s: %s", session, error.message)
+            return listed.get(server.name, ())
+        failures.pop(server.name, None)
+        listed[server.name] = tuple(McpTool(connection=connection, told=tool) for tool in tools)
+        return listed[server.name]
+
+
+def _is_wanted(server: McpServer, wanted: Sequence[str] | None) -> bool:
+    return wanted is None or any(fnmatchcase(server.name, pattern) for pattern in wanted)

@@ -1,0 +1,242 @@
+"""Tools of real MCP servers, over each of the ways to reach one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.places import LocalWorkplace, local_workplace
+from tests.conftest import Run
+
+from crucible.agent.tools.base import Context, Outcome, Tool
+from crucible.errors import BadSetting, BadToolCall
+from crucible.mcp.settings import McpServer, McpSettings, load_mcp_settings, parse_servers
+from crucible.mcp.tools import tool_name
+from crucible.mcp.toolset import McpTools
+
+pytestmark = pytest.mark.usefixtures("run")
+
+_SERVERS = str(Path(__file__).with_name("servers.py"))
+
+# What runs in a sandbox without any package: the protocol of 2025, in a few lines.
+_IN_SANDBOX = """\
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    method, id = asked.get("method"), asked.get("id")
+    if id is None:
+        continue
+    if method == "initialize":
+        told = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "inside", "version": "1"}}
+    elif method == "tools/list":
+        told = {"tools": [{"name": "where", "description": "Tells where it runs",
+                           "inputSchema": {"type": "object"}},
+                          {"name": "flood", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call" and asked["params"]["name"] == "where":
+        import os
+        text = os.getcwd() + " " + os.environ.get("GIVEN", "")
+        told = {"content": [{"type": "text", "text": text}]}
+    elif method == "tools/call":
+        while True:
+            sys.stdout.write("x" * 65536)
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    print("this is no JSON", flush=True)
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": told}), flush=True)
+"""
+
+
+@asynccontextmanager
+async def _tools(
+    place: LocalWorkplace, *servers: McpServer, is_dynamic: bool = False, **environment: str
+) -> AsyncIterator[McpTools]:
+    settings = McpSettings(servers=servers, is_dynamic=is_dynamic)
+    tools = McpTools(settings, {"PATH": os.environ["PATH"], **environment})
+    try:
+        yield tools
+    finally:
+        await tools.close()
+
+
+def _on_host(**more: Any) -> McpServer:
+    command = (sys.executable, _SERVERS, "stdio")
+    return McpServer(name="own", command=command, where="host", **more)
+
+
+async def _call(
+    place: LocalWorkplace, tools: tuple[Tool, ...], called: str, **given: Any
+) -> Outcome:
+    tool = next(one for one in tools if one.spec.name == called)
+    context = Context(session="s", call="c1", workplace=place, heard=lambda channel, data: None)
+    return await tool.run(tool.use(given), context)
+
+
+async def test_tools_of_a_program_on_this_host_are_called(place: LocalWorkplace) -> None:
+    server = _on_host(environment_from=("WANTED",))
+    async with _tools(place, server, WANTED="w1", ANTHROPIC_API_KEY="sk-1") as mcp:
+        tools = await mcp.tools("s", None, place)
+        assert "mcp__own__add" in [tool.spec.name for tool in tools]
+        assert all(tool.use({}).reach == "outside" for tool in tools if "fail" in tool.spec.name)
+        assert (await _call(place, tools, "mcp__own__add", a=2, b=40)).text == "42"
+        failed = await _call(place, tools, "mcp__own__fail")
+        assert failed.is_error
+        assert "this always fails" in failed.text
+        picture = await _call(place, tools, "mcp__own__picture")
+        assert [one.media_type for one in picture.artifacts] == ["image/png"]
+        with pytest.raises(BadToolCall, match="do not fit"):
+            await _call(place, tools, "mcp__own__add", a="two", b=1)
+        variable = "mcp__own__variable"
+        assert (await _call(place, tools, variable, name="WANTED")).text == "w1"
+        key = await _call(place, tools, variable, name="ANTHROPIC_API_KEY")
+        assert key.text == "(unset)"
+
+
+async def test_a_server_that_dies_is_told_and_started_again(place: LocalWorkplace) -> None:
+    async with _tools(place, _on_host()) as mcp:
+        tools = await mcp.tools("s", None, place)
+        gone = await _call(place, tools, "mcp__own__leave")
+        assert gone.is_error
+        assert "MCP server 'own' failed" in gone.text
+        assert (await _call(place, tools, "mcp__own__add", a=1, b=1)).text == "2"
+
+
+async def test_a_call_that_takes_too_long_is_given_up(place: LocalWorkplace) -> None:
+    async with _tools(place, _on_host(timeout_s=20)) as mcp:
+        tools = await mcp.tools("s", None, place)
+        mcp_tool: Any = next(one for one in tools if one.spec.name == "mcp__own__slow")
+        object.__setattr__(mcp_tool.connection, "server", _on_host(timeout_s=0.2))
+        late = await _call(place, tools, "mcp__own__slow")
+        assert "did not answer within 0.2 s" in late.text
+
+
+async def test_tools_that_come_later_are_seen_where_that_is_wanted(place: LocalWorkplace) -> None:
+    for is_dynamic in (False, True):
+        async with _tools(place, _on_host(), is_dynamic=is_dynamic) as mcp:
+            tools = await mcp.tools("s", None, place)
+            await _call(place, tools, "mcp__own__grow")
+            names = [tool.spec.name for tool in await mcp.tools("s", None, place)]
+            assert ("mcp__own__more" in names) == is_dynamic
+
+
+async def test_tools_over_http_are_called(place: LocalWorkplace, http_server: str) -> None:
+    async with _tools(place, McpServer(name="web", url=http_server)) as mcp:
+        tools = await mcp.tools("s", None, place)
+        assert (await _call(place, tools, "mcp__web__add", a=20, b=3)).text == "23"
+
+
+async def test_a_server_runs_in_the_sandbox_unless_it_is_told_otherwise(
+    place: LocalWorkplace,
+) -> None:
+    command = ("python3", "-u", "-c", _IN_SANDBOX)
+    server = McpServer(name="inside", command=command, environment={"GIVEN": "yes"})
+    async with _tools(place, server) as mcp:
+        tools = await mcp.tools("s", None, place)
+        assert [tool.spec.name for tool in tools] == ["mcp__inside__where", "mcp__inside__flood"]
+        assert (await _call(place, tools, "mcp__inside__where")).text == "/workspace yes"
+        assert tools[0].use({}).reach == "sandbox"
+        # A server that never ends its line fills no memory of ours, and is given up.
+        flooded = await _call(place, tools, "mcp__inside__flood")
+        assert flooded.is_error
+
+
+async def test_one_that_cannot_be_reached_does_not_keep_others_from_working(
+    place: LocalWorkplace,
+) -> None:
+    missing = McpServer(name="missing", command=("/nonexistent/server",), where="host")
+    nobody = McpServer(name="nobody", url="http://127.0.0.1:1/mcp", timeout_s=20)
+    async with _tools(place, missing, _on_host(), nobody) as mcp:
+        tools = await mcp.tools("s", None, place)
+        assert {tool.spec.name.split("__")[1] for tool in tools} == {"own"}
+        assert set(mcp.failures("s")) == {"missing", "nobody"}
+
+
+async def test_a_session_has_the_servers_that_it_may_use(place: LocalWorkplace) -> None:
+    async with _tools(place, _on_host()) as mcp:
+        assert await mcp.tools("s", ["other-*"], place) == ()
+        assert await mcp.tools("s", [], place) == ()
+
+
+def test_nothing_is_asked_unless_it_is_turned_on(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.toml"
+    path.write_text('[server.files]\ncommand = ["mcp-files", "/workspace"]\n')
+    off = {"CRUCIBLE_MCP": str(path)}
+    assert load_mcp_settings(off).servers == ()
+    on = load_mcp_settings({**off, "MCP_ENABLED": "true", "MCP_DYNAMIC_DISCOVERY": "1"})
+    assert on.servers == (McpServer(name="files", command=("mcp-files", "/workspace")),)
+    assert on.is_dynamic
+    path.chmod(0o666)
+    with pytest.raises(BadSetting, match="can be changed by others"):
+        load_mcp_settings({**off, "MCP_ENABLED": "true"})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        7,
+        {},
+        {"command": ["x"], "url": "http://x/"},
+        {"command": "x"},
+        {"command": [""]},
+        {"url": "file:///etc/passwd"},
+        {"url": "https://user:secret@host/"},
+        {"command": ["x"], "where": "nowhere"},
+        {"command": ["x"], "timeout_s": 0},
+        {"command": ["x"], "surprise": 1},
+        {"command": ["x"], "environment_from": ["SECRET"]},
+    ],
+)
+def test_what_is_no_server_is_refused(table: object) -> None:
+    with pytest.raises(BadSetting):
+        parse_servers({"server": {"name": table}}, "mcp.toml")
+
+
+def test_names_of_tools_fit_and_do_not_collide() -> None:
+    names = {tool_name("s", name) for name in ("a.b", "a_b", "a/b", "x" * 100, "x" * 101)}
+    assert len(names) == 5
+    assert all(len(name) <= 64 for name in names)
+
+
+@pytest.fixture
+def place(run: Run) -> Iterator[LocalWorkplace]:
+    context = local_workplace()
+    made = run(context.__aenter__())
+    run(made.open())
+    yield made
+    run(context.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def http_server(run: Run) -> Iterator[str]:
+    async def start() -> tuple[asyncio.subprocess.Process, int]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, _SERVERS, "http", str(port), stderr=asyncio.subprocess.DEVNULL
+        )
+        async with asyncio.timeout(120):
+            while True:
+                with contextlib.suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.close()
+                    return process, port
+                await asyncio.sleep(0.05)
+
+    process, port = run(start())
+    yield f"http://127.0.0.1:{port}/mcp"
+
+    async def stop() -> None:
+        process.kill()
+        await process.wait()
+
+    run(stop())
