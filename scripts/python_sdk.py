@@ -146,11 +146,15 @@ def _states() -> str:
         lines += [
             "",
             "",
-            f"class {kind.__name__}({base.__name__}):",
+            f"class {_OTHER_NAMES.get(kind.__name__, kind.__name__)}({base.__name__}):",
             *doc,
             f'    code = "{kind.code}"',
         ]
     return "\n".join(lines) + "\n"
+
+
+# In the client this name says that a server's answer is broken.
+_OTHER_NAMES = {"BadAnswer": "BadModelAnswer"}
 
 
 def program_errors() -> list[type[CrucibleError]]:

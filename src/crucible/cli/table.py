@@ -51,6 +51,10 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
+        "Agent",
+        (("skill", "skills", "List, add, remove and check what the agent was taught"),),
+    ),
+    (
         "Volumes",
         (("volume", "volumes", "List, make, inspect and remove what sandboxes share"),),
     ),

@@ -55,7 +55,8 @@ class Connection:
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> CallToolResult:
         """Raises McpFailed; a tool that failed is a result."""
         client = await self._connected()
-        return await self._within(client.call_tool(tool, dict(arguments)))
+        called: CallToolResult = await self._within(client.call_tool(tool, dict(arguments)))
+        return called
 
     async def close(self) -> None:
         self._done.set()

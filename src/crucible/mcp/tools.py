@@ -97,18 +97,10 @@ def _outcome(result: CallToolResult) -> Outcome:
     texts: list[str] = []
     artifacts: list[Artifact] = []
     for block in result.content:
-        kind = block.type
-        if kind == "text":
-            texts.append(block.text)
-        elif kind in ("image", "audio"):
-            found = _artifact(block, len(artifacts) + 1)
-            if found is not None and len(artifacts) < _MOST_ARTIFACTS:
-                artifacts.append(found)
-            texts.append(f"[{kind}, {block.mime_type}: shown to the user]")
-        elif kind == "resource":
-            texts.append(getattr(block.resource, "text", "") or f"[{block.resource.uri}]")
-        else:
-            texts.append(f"[{getattr(block, 'uri', kind)}]")
+        texts.append(_text(block))
+        found = _artifact(block, len(artifacts) + 1)
+        if found is not None and len(artifacts) < _MOST_ARTIFACTS:
+            artifacts.append(found)
     if not texts and result.structured_content is not None:
         texts.append(json.dumps(result.structured_content, ensure_ascii=False))
     whole = "\n".join(texts)
@@ -120,7 +112,19 @@ def _outcome(result: CallToolResult) -> Outcome:
     )
 
 
+def _text(block: Any) -> str:
+    if block.type == "text":
+        return str(block.text)
+    if block.type in ("image", "audio"):
+        return f"[{block.type}, {block.mime_type}: shown to the user]"
+    if block.type == "resource":
+        return getattr(block.resource, "text", "") or f"[{block.resource.uri}]"
+    return f"[{getattr(block, 'uri', block.type)}]"
+
+
 def _artifact(block: Any, number: int) -> Artifact | None:
+    if block.type not in ("image", "audio"):
+        return None
     try:
         data = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):

@@ -81,10 +81,10 @@ class LedgerBroken(CrucibleError):
     code = "ledger-broken"
 
 
-class MemoryFault(CrucibleError):
-    """Something is wrong with what is remembered of a user."""
+class McpFailed(CrucibleError):
+    """An MCP server did not do what it was asked."""
 
-    code = "memory"
+    code = "mcp-failed"
 
 
 class ModelError(CrucibleError):
@@ -111,6 +111,12 @@ class SetupError(CrucibleError):
     code = "setup"
 
 
+class SkillChanged(CrucibleError):
+    """A file of an installed skill, or a program it fetches, is not the one that was agreed to."""
+
+    code = "skill-changed"
+
+
 class AgentMissing(SetupError):
     code = "agent-missing"
 
@@ -123,7 +129,7 @@ class BackendUnusable(Refused):
     code = "backend-unusable"
 
 
-class BadAnswer(ModelError):
+class BadModelAnswer(ModelError):
     """What came is not what the provider's format allows, or ended before its end."""
 
     code = "model-bad-answer"
@@ -155,6 +161,12 @@ class BadSetting(Refused):
     """A value from a flag, a variable or a file that does not mean anything here."""
 
     code = "bad-setting"
+
+
+class BadSkill(Refused):
+    """A skill that is not written as skills are."""
+
+    code = "bad-skill"
 
 
 class BadToolCall(AgentError):
@@ -269,12 +281,6 @@ class Forbidden(DoorError):
     """The caller is known and may not do this."""
 
     code = "forbidden"
-
-
-class ForgettingIncomplete(MemoryFault):
-    """The statement is gone from everything that is read, but a trace of its bytes may be left in a file."""
-
-    code = "memory-trace-left"
 
 
 class GuestGone(SandboxError):
@@ -529,6 +535,18 @@ class SecretMissing(Refused):
     code = "secret-missing"
 
 
+class SkillMissing(Refused):
+    """No skill of that name is installed."""
+
+    code = "skill-missing"
+
+
+class SkillTaken(Refused):
+    """A skill of that name is installed already."""
+
+    code = "skill-taken"
+
+
 class SnapshotMissing(Refused):
     code = "snapshot-missing"
 
@@ -677,24 +695,6 @@ class LanguageUnknown(Unsupported):
     code = "language-unknown"
 
 
-class MemoryMissing(MemoryFault):
-    """This user has no memory of that id."""
-
-    code = "memory-missing"
-
-
-class MemoryOff(MemoryFault):
-    """Memory is turned off for the user or the session, and something was to be remembered."""
-
-    code = "memory-off"
-
-
-class MemoryRefused(MemoryFault):
-    """What was to be remembered is nothing that can be, such as a text without words."""
-
-    code = "memory-refused"
-
-
 class ModelRefused(ModelError):
     """The provider does not take this request, whoever sends it."""
 
@@ -719,12 +719,6 @@ class PlanMissing(AccountsError):
 
 class PriceUnknown(AccountsError):
     code = "price-unknown"
-
-
-class SecretRefused(MemoryFault):
-    """What was to be remembered looks like a secret. It is not in the message either: that may end up in a log."""
-
-    code = "memory-secret"
 
 
 class SessionBusy(AgentError):
