@@ -146,15 +146,16 @@ def _states() -> str:
         lines += [
             "",
             "",
-            f"class {_OTHER_NAMES.get(kind.__name__, kind.__name__)}({base.__name__}):",
+            f"class {client_name(kind)}({client_name(base)}):",
             *doc,
             f'    code = "{kind.code}"',
         ]
     return "\n".join(lines) + "\n"
 
 
-# In the client this name says that a server's answer is broken.
-_OTHER_NAMES = {"BadAnswer": "BadModelAnswer"}
+def client_name(kind: type[CrucibleError]) -> str:
+    """The program's own, but for one that says something else in the client: that a server's answer is broken."""
+    return {"BadAnswer": "BadModelAnswer"}.get(kind.__name__, kind.__name__)
 
 
 def program_errors() -> list[type[CrucibleError]]:

@@ -34,7 +34,7 @@ def test_what_is_written_twice_has_the_same_names() -> None:
 
 def test_errors_have_the_names_codes_and_families_of_the_programs() -> None:
     """One that the program has and the SDK has not yet comes as a CrucibleError with its code."""
-    own = {kind.__name__: kind for kind in python_sdk.program_errors()}
+    own = {python_sdk.client_name(kind): kind for kind in python_sdk.program_errors()}
     for name, kind in vars(_states).items():
         if isinstance(kind, type) and issubclass(kind, _states.CrucibleError):
             assert kind.code == own[name].code, name
