@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from crucible.errors.doors import *
     from crucible.errors.images import *
     from crucible.errors.ledger import *
-    from crucible.errors.memory import *
     from crucible.errors.mcp import *
+    from crucible.errors.memory import *
     from crucible.errors.models import *
     from crucible.errors.network import *
     from crucible.errors.permissions import *

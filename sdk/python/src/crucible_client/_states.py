@@ -87,6 +87,12 @@ class McpFailed(CrucibleError):
     code = "mcp-failed"
 
 
+class MemoryFault(CrucibleError):
+    """Something is wrong with what is remembered of a user."""
+
+    code = "memory"
+
+
 class ModelError(CrucibleError):
     """A model did not answer."""
 
@@ -143,6 +149,12 @@ class BadEntry(Refused):
 
 class BadName(Refused):
     code = "bad-name"
+
+
+class BadPolicy(Refused):
+    """A permission policy has a rule or a value that means nothing."""
+
+    code = "bad-policy"
 
 
 class BadReference(Refused):
@@ -281,6 +293,12 @@ class Forbidden(DoorError):
     """The caller is known and may not do this."""
 
     code = "forbidden"
+
+
+class ForgettingIncomplete(MemoryFault):
+    """The statement is gone from everything that is read, but a trace of its bytes may be left in a file."""
+
+    code = "memory-trace-left"
 
 
 class GuestGone(SandboxError):
@@ -695,6 +713,24 @@ class LanguageUnknown(Unsupported):
     code = "language-unknown"
 
 
+class MemoryMissing(MemoryFault):
+    """This user has no memory of that id."""
+
+    code = "memory-missing"
+
+
+class MemoryOff(MemoryFault):
+    """Memory is turned off for the user or the session, and something was to be remembered."""
+
+    code = "memory-off"
+
+
+class MemoryRefused(MemoryFault):
+    """What was to be remembered is nothing that can be, such as a text without words."""
+
+    code = "memory-refused"
+
+
 class ModelRefused(ModelError):
     """The provider does not take this request, whoever sends it."""
 
@@ -719,6 +755,12 @@ class PlanMissing(AccountsError):
 
 class PriceUnknown(AccountsError):
     code = "price-unknown"
+
+
+class SecretRefused(MemoryFault):
+    """What was to be remembered looks like a secret. It is not in the message either: that may end up in a log."""
+
+    code = "memory-secret"
 
 
 class SessionBusy(AgentError):
