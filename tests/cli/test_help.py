@@ -18,7 +18,7 @@ PROMISED = {
     "cp", "diff", "apply", "pause", "resume", "snapshot", "volume", "fork", "image", "ports", "prune", "setup",
     "doctor", "demo", "version", "system", "completion", "detect", "config", "open", "network", "serve", "token",
     "daemon", "runs",
-    "daemon", "skill",
+    "skill",
 }  # fmt: skip
 
 
