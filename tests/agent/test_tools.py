@@ -27,8 +27,7 @@ async def test_in_a_directory(claim: Claim, bench: Bench, run: Run) -> None:
 
 async def test_an_image_without_bash_has_its_sh(bench: Bench, run: Run) -> None:
     await bench.workplace.run(
-        ("sh", "-c", "mkdir -p /few && ln -s /usr/bin/dash /few/sh && ln -s /usr/bin/cat /few/cat"),
-        timeout_s=60,
+        ("sh", "-c", "mkdir -p /few && ln -s /usr/bin/dash /few/sh"), timeout_s=60
     )
     script = "cd /tmp; echo $0; exit 5"
     argv = ("/few/sh", "-c", bash._CHOOSE, "sh", bash._RUN, script)

@@ -33,12 +33,14 @@ NAME = "agent-tools"
 class Program:
     """The program that holds the sandboxes; it can die and come back."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, directory: Path) -> None:
         self.home = home
+        self.directory = directory
         self.room = self._room()
 
     def workplace(self, *, checkpoints: int = 10) -> SandboxWorkplace:
-        return SandboxWorkplace(self.room, NAME, Wanted(checkpoints=checkpoints))
+        wanted = Wanted(host_directory=str(self.directory), checkpoints=checkpoints)
+        return SandboxWorkplace(self.room, NAME, wanted)
 
     async def die_and_come_back(self) -> None:
         await self.room.manager.let_all_go()
@@ -56,9 +58,14 @@ class Program:
 
 
 @pytest.fixture(scope="module")
-def program(module_home: Path, run: Run) -> Iterator[Program]:
+def program(
+    module_home: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
+) -> Iterator[Program]:
+    directory = tmp_path_factory.mktemp("project")
+    (directory / "of-host.txt").write_text("copied in")
+
     async def begin() -> Program:
-        return Program(module_home)
+        return Program(module_home, directory)
 
     program = run(begin())
     yield program
@@ -150,6 +157,7 @@ async def test_a_sandbox_that_somebody_removed_is_made_anew_and_that_is_told(
     text = await bench.refused("read", path="gone/file")
     assert "a new one was made. Its files are gone too" in text
     assert "does not exist" in text
+    assert await bench.ok("read", path="of-host.txt") == "     1\tcopied in"
 
 
 async def test_a_session_goes_back_and_branches_off(program: Program, run: Run) -> None:

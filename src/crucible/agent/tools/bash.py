@@ -25,14 +25,12 @@ _CHOOSE = (
     'else exec sh -c "$1" sh "$2"; fi'
 )
 _RUN = """\
-__crucible_at="${TMPDIR:-/tmp}/.crucible-cwd"
-if [ -f "$__crucible_at" ]; then
-  __crucible_was=$(cat "$__crucible_at")
+if [ -f "${TMPDIR:-/tmp}/.crucible-cwd" ]; then
+  IFS= read -r __crucible_was <"${TMPDIR:-/tmp}/.crucible-cwd"
   cd "$__crucible_was" 2>/dev/null || echo "[$__crucible_was is gone; this runs in $PWD]" >&2
   unset __crucible_was
 fi
 trap 'pwd >"${TMPDIR:-/tmp}/.crucible-cwd" 2>/dev/null' EXIT
-unset __crucible_at
 eval "$1"
 """
 
