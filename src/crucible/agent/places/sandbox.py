@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Literal
@@ -166,9 +165,8 @@ class SandboxWorkplace:
     async def forget(self, checkpoint: str) -> None:
         await self._checkpoints.forget(checkpoint)
 
-    async def branch(self, checkpoint: str, *, session: str = "") -> SandboxWorkplace:
-        name = name_of(session or secrets.token_hex(8))
-        other = SandboxWorkplace(self._room, name, self._wanted)
+    async def branch(self, checkpoint: str, *, session: str) -> SandboxWorkplace:
+        other = SandboxWorkplace(self._room, name_of(session), self._wanted)
         other._take(await self._checkpoints.restore(checkpoint, other.name))
         return other
 

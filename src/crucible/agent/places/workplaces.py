@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crucible.agent.options import SandboxWish
+from crucible.agent.options import SessionOptions
 from crucible.agent.places.opening import SandboxRoom, Wanted, name_of
 from crucible.agent.places.sandbox import SandboxWorkplace
 from crucible.errors import BadSetting
@@ -15,8 +15,6 @@ from crucible.sandbox.spec import (
     SandboxSpec,
 )
 
-# The engine forgets those that a session does not want to keep; these are the most that it may want.
-MOST_CHECKPOINTS = 64
 # A sandbox that nobody used for so long is stopped, and started again with its files when it is needed.
 IDLE_S = 3600.0
 _NETWORKS = {"none": "off", "full": "full"}
@@ -28,25 +26,20 @@ class SandboxWorkplaces:
     def __init__(self, room: SandboxRoom) -> None:
         self._room = room
 
-    def workplace(self, session: str, wish: SandboxWish, *, sandbox: str = "") -> SandboxWorkplace:
-        """`sandbox` is the id of the one that the session had; a branch has one that is not called after it."""
+    def check(self, options: SessionOptions) -> None:
+        """Raises BadSetting or PathRefused for what no sandbox can be."""
+        wanted_of(options)
+
+    def workplace(
+        self, session: str, options: SessionOptions, *, had_sandbox: bool
+    ) -> SandboxWorkplace:
         return SandboxWorkplace(
-            self._room,
-            self._name(session, sandbox),
-            wanted_of(wish),
-            had_sandbox=bool(sandbox),
+            self._room, name_of(session), wanted_of(options), had_sandbox=had_sandbox
         )
 
-    def _name(self, session: str, sandbox: str) -> str:
-        if sandbox:
-            for record in self._room.manager.records.sandboxes():
-                if record.id == sandbox:
-                    return record.name
-        return name_of(session)
 
-
-def wanted_of(wish: SandboxWish) -> Wanted:
-    """Raises BadSetting or PathRefused for what cannot be."""
+def wanted_of(options: SessionOptions) -> Wanted:
+    wish = options.sandbox
     network = _NETWORKS.get(wish.network)
     if network is None:
         raise BadSetting(
@@ -66,5 +59,5 @@ def wanted_of(wish: SandboxWish) -> Wanted:
             idle_timeout_s=IDLE_S,
         ),
         host_directory=source or None,
-        checkpoints=MOST_CHECKPOINTS,
+        checkpoints=options.checkpoints.keep,
     )
