@@ -41,7 +41,7 @@ from crucible.agent.parts import Parts
 from crucible.agent.seams import Spend, Step
 from crucible.agent.session import Session
 from crucible.agent.structured import read_partial
-from crucible.agent.tokens import estimate, estimate_request
+from crucible.agent.tokens import estimate, estimate_request, worst_request
 from crucible.agent.turn import Turn
 from crucible.errors import BadAnswer
 
@@ -98,7 +98,7 @@ class Asker:
                 user=session.user,
                 limits=session.options.budget,
                 model=model.ref,
-                input_tokens=expected,
+                input_tokens=worst_request(request),
                 output_tokens=request.max_output_tokens,
                 iterations=1,
             )

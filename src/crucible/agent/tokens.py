@@ -55,6 +55,11 @@ def estimate_request(request: Request) -> int:
     return estimate(request.system) + estimate_messages(request.messages) + tools + schema
 
 
+def worst_request(request: Request) -> int:
+    """What a budget sets aside for the input: text that is all digits and signs has a token for every two bytes."""
+    return estimate_request(request) * _BYTES_PER_TOKEN // 2
+
+
 def _part(part: Text | Thinking | ToolCall) -> int:
     match part:
         case Text() | Thinking():
