@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -264,6 +265,7 @@ class LocalWorkplace:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=1 << 26,
+            start_new_session=True,
         )  # fmt: skip
 
     async def _converse(
@@ -316,8 +318,9 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """With its process all that are in its namespace end; its pipes are let go of with it."""
+    # By its group: before the child has asked to die with its parent, it would wait for a dead one for ever.
     with contextlib.suppress(ProcessLookupError):
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
     transport: Any = process._transport  # type: ignore[attr-defined]
     transport.close()

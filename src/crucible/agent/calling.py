@@ -26,7 +26,14 @@ from crucible.agent.session import Session
 from crucible.agent.tools.base import Artifact, Context, Outcome, Tool, Use
 from crucible.agent.tools.calling import parse_arguments
 from crucible.agent.turn import Turn
-from crucible.errors import BadToolCall, CrucibleError, HookBlocked, WorkplaceLost, suggestion
+from crucible.errors import (
+    BadToolCall,
+    BudgetSpent,
+    CrucibleError,
+    HookBlocked,
+    WorkplaceLost,
+    suggestion,
+)
 
 MOST_CALLS = 32
 _AT_ONCE = 8
@@ -54,21 +61,28 @@ class Caller:
     async def call_all(
         self, session: Session, turn: Turn, calls: Sequence[ToolCall], tools: Mapping[str, Tool]
     ) -> tuple[ToolResult, ...]:
-        """Side by side, a few at a time; the results are in the order of the calls."""
+        """Side by side, a few at a time; the results are in the order of the calls.
+
+        One that fails leaves the others alone: what they did counts. The failure is raised when all have ended.
+        """
         gate = asyncio.Semaphore(_AT_ONCE)
+        failures: list[CrucibleError] = []
 
         async def one(call: ToolCall) -> None:
             if call.id in turn.results:
                 return
             async with gate:
-                turn.results[call.id] = await self._call(session, turn, call, tools)
+                try:
+                    turn.results[call.id] = await self._call(session, turn, call, tools)
+                except CrucibleError as error:
+                    failures.append(error)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for call in calls[:MOST_CALLS]:
-                    group.create_task(one(call))
-        except ExceptionGroup as failed:
-            raise _worst(failed) from None
+        async with asyncio.TaskGroup() as group:
+            for call in calls[:MOST_CALLS]:
+                group.create_task(one(call))
+        if failures:
+            spent = [one for one in failures if isinstance(one, BudgetSpent)]
+            raise (spent or failures)[0]
         for call in calls[MOST_CALLS:]:
             text = f"Not run: at most {MOST_CALLS} calls are taken at once. Send it again."
             turn.results[call.id] = self._tell(session, call, _failed(call, text))
@@ -409,20 +423,3 @@ def _worst_s(use: Use) -> float:
         return 0.0
     asked = use.arguments.get("timeout_s", _USUAL_RUN_S)
     return float(asked) if isinstance(asked, int | float) else _USUAL_RUN_S
-
-
-def _worst(failed: ExceptionGroup[Exception]) -> Exception:
-    """One of many, so that who called sees what one call would have raised: the budget first."""
-    flat: list[Exception] = []
-
-    def gather(group: ExceptionGroup[Exception]) -> None:
-        for one in group.exceptions:
-            if isinstance(one, ExceptionGroup):
-                gather(one)
-            else:
-                flat.append(one)
-
-    gather(failed)
-    ours = [one for one in flat if isinstance(one, CrucibleError)]
-    spent = [one for one in ours if one.code == "budget-spent"]
-    return (spent or ours or flat)[0]

@@ -33,7 +33,7 @@ from crucible.agent.seams import Step
 from crucible.agent.session import Session
 from crucible.agent.structured import Shape
 from crucible.agent.turn import Came, Turn
-from crucible.errors import CrucibleError
+from crucible.errors import BudgetSpent, CrucibleError
 
 _WHY_NO_RESULT: Mapping[End, str] = {
     "cancelled": "cancelled: the user stopped the turn before this call came to its end.",
@@ -117,7 +117,7 @@ class Turns:
         except asyncio.CancelledError:
             came = Came(end="cancelled" if turn.is_cancelled else "interrupted")
         except CrucibleError as failed:
-            came = Came(end="budget-spent" if failed.code == "budget-spent" else "failed")
+            came = Came(end="budget-spent" if isinstance(failed, BudgetSpent) else "failed")
             error = failed.as_fields()
         except Exception as failed:
             _log.exception("turn %d of session %s failed", turn.number, session.id)
