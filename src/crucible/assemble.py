@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crucible.config import Config
     from crucible.images.catalog import Image
     from crucible.images.report import Report
+    from crucible.memory.memory import Memory
     from crucible.sandbox.machines import Machines
     from crucible.sandbox.manager import Fetch, Manager
     from crucible.sandbox.owner import Doors, DoorsLater
@@ -114,6 +115,36 @@ def _fetcher(config: Config, report: Report) -> Fetch:
         )
 
     return fetch
+
+
+@contextlib.asynccontextmanager
+async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
+    """For a program of its own. `by_meaning` is whether the model that embeds may be started."""
+    from crucible.ledger.ledger import Ledger
+    from crucible.memory.embedding import MiniLM
+    from crucible.memory.memory import Memory
+    from crucible.memory.recording import LedgerRecorder
+    from crucible.memory.rules import RuleExtractor
+    from crucible.store.address import database_url
+    from crucible.store.database import Database
+
+    database = Database(database_url(config.home, os.environ))
+    ledger = Ledger(config.home, database)
+    recorder = LedgerRecorder(ledger)
+    embedder = MiniLM(config.home) if by_meaning else None
+    try:
+        yield Memory(
+            database,
+            extractor=RuleExtractor(),
+            embedder=embedder,
+            recorder=recorder,
+            eraser=recorder,
+        )
+    finally:
+        if embedder is not None:
+            await embedder.close()
+        ledger.close()
+        database.close()
 
 
 def agent_path() -> Path:

@@ -58,6 +58,7 @@ class SharedEmbedder:
     model = MiniLM.model
 
     def __init__(self, home: Path) -> None:
+        self.home = home
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

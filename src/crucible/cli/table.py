@@ -70,6 +70,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "runs",
                 "Show what agents did, export it, and check that it is what was signed",
             ),
+            ("memory", "memory", "See, change and forget what is known of you"),
         ),
     ),
     (
