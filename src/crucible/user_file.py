@@ -54,6 +54,14 @@ KEYS = {
         "e2b_domain": Key(kind=str, variable="CRUCIBLE_E2B_DOMAIN"),
         "e2b_public": Key(kind=bool, variable="CRUCIBLE_E2B_PUBLIC"),
     },
+    "models": {
+        "provider": Key(kind=str, variable="LLM_PROVIDER"),
+        "model": Key(kind=str, variable="LLM_MODEL"),
+        "agent": Key(kind=str, variable="LLM_AGENT_MODEL"),
+        "chat": Key(kind=str, variable="LLM_CHAT_MODEL"),
+        "memory": Key(kind=str, variable="LLM_MEMORY_MODEL"),
+        "fallback": Key(kind=list, variable="LLM_FALLBACK"),
+    },
     "provider": {
         "mode": Key(kind=str, variable="SANDBOX_PROVIDER"),
         "fallback_to_remote": Key(kind=bool, variable="LOCAL_MICROVM_FALLBACK_TO_REMOTE"),
@@ -66,6 +74,9 @@ KEYS = {
         "ssh_known_hosts": Key(kind=str, variable="LOCAL_MICROVM_SSH_KNOWN_HOSTS"),
     },
 }
+
+# Tables within a section, which whoever reads them checks: what they are called is up to the user.
+TABLES = {"models": ("providers", "named")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +100,16 @@ def gather(environment: Mapping[str, str], *, only: str = "") -> dict[str, Given
     return found
 
 
+def tables(environment: Mapping[str, str], section: str) -> dict[str, dict[str, Any]]:
+    """The tables of a section, as they are in the file."""
+    values = _load(user_file(environment), section).get(section, {})
+    found = {name: values[name] for name in TABLES[section] if name in values}
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise BadSetting(f"[{section}] {name} is no table", hint=f"Write [{section}.{name}.…]")
+    return found
+
+
 def user_file(environment: Mapping[str, str]) -> Path | None:
     """Where it would be. A path that is not absolute would depend on where one happens to stand."""
     if named := environment.get("CRUCIBLE_CONFIG"):
@@ -107,6 +128,8 @@ def _read(path: Path | None, only: str) -> dict[str, Given]:
         if keys is None or not isinstance(values, dict):
             raise BadSetting(f"{path} has no use for {section!r}", hint=suggestion(section, KEYS))
         for name, value in values.items():
+            if name in TABLES.get(section, ()):
+                continue
             key = keys.get(name)
             where = f"[{section}] {name} of {path}"
             if key is None:

@@ -51,10 +51,20 @@ class RateLimited(ModelError):
         self.retry_after_s = retry_after_s
 
 
+class QuotaSpent(RateLimited):
+    """What the account may use is used up: waiting does not help."""
+
+    code = "model-quota-spent"
+
+
 class ModelOverloaded(ModelError):
-    """The provider has too much to do, and still had after all tries."""
+    """The provider has too much to do or failed by itself, and still did after all tries."""
 
     code = "model-overloaded"
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: float = 0.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
 
 
 class ModelUnreachable(ModelError):

@@ -34,6 +34,7 @@ class Profile:
     calls_tools: bool = True
     takes_schema: bool = False
     sees_pictures: bool = False
+    thinks: bool = False
     is_tiny: bool = False
 
 
@@ -114,11 +115,15 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """A try failed before anything was told; the next one begins after `delay_s`."""
+    """A try failed before anything was told; the next one begins after `delay_s`.
+
+    `model` is who is asked next, where that is another one.
+    """
 
     attempt: int
     delay_s: float
     reason: str
+    model: ModelRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
