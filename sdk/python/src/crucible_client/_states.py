@@ -414,7 +414,7 @@ class MethodRefused(DoorError):
 
 
 class ModelOverloaded(ModelError):
-    """The provider has too much to do, and still had after all tries."""
+    """The provider has too much to do or failed by itself, and still did after all tries."""
 
     code = "model-overloaded"
 
@@ -755,6 +755,12 @@ class PlanMissing(AccountsError):
 
 class PriceUnknown(AccountsError):
     code = "price-unknown"
+
+
+class QuotaSpent(RateLimited):
+    """What the account may use is used up: waiting does not help."""
+
+    code = "model-quota-spent"
 
 
 class SecretRefused(MemoryFault):
