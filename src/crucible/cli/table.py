@@ -52,7 +52,15 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     ),
     (
         "Agent",
-        (("skill", "skills", "List, add, remove and check what the agent was taught"),),
+        (
+            ("memory", "memory", "See, change and forget what is known of you"),
+            (
+                "runs",
+                "runs",
+                "Show what agents did, export it, and check that it is what was signed",
+            ),
+            ("skill", "skills", "List, add, remove and check what the agent was taught"),
+        ),
     ),
     (
         "Volumes",
@@ -61,17 +69,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Images",
         (("image", "images", "Fetch, list, inspect, remove, export and push images"),),
-    ),
-    (
-        "Agents",
-        (
-            (
-                "runs",
-                "runs",
-                "Show what agents did, export it, and check that it is what was signed",
-            ),
-            ("memory", "memory", "See, change and forget what is known of you"),
-        ),
     ),
     (
         "This machine",
