@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 from tests.agent.places import LocalWorkplace
 from tests.agent.tool_claims import CLAIMS, OF_TOOLS_ALONE, Bench, Claim, processes_of_host
 from tests.conftest import Run
 
-from crucible.agent.tools import bash
+from crucible.agent.tools import bash, glob, grep, searching
 from crucible.agent.tools.transcript import KEPT_HEAD, KEPT_TAIL
+from crucible.agent.workplace import FileFacts
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +65,24 @@ async def test_no_answer_is_longer_than_a_model_is_given(
     ):  # fmt: skip
         outcome = await bench.call(tool, **arguments)
         assert len(outcome.text) < 30_000, tool
+
+
+class Endless(LocalWorkplace):
+    """A sandbox that tells of a tree without an end."""
+
+    async def walk(self, path: str) -> AsyncGenerator[FileFacts, None]:
+        while True:
+            yield FileFacts(path=f"{path}/.git/x", kind="f", size=1, mode=0o644, modified_at=0.0)
+            await asyncio.sleep(0)
+
+
+async def test_a_tree_without_an_end_is_left(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glob, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(searching, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(grep, "_UNABLE", 1)
+    place = Endless()
+    try:
+        assert "not everything was looked at" in await Bench(place).ok("glob", pattern="*.py")
+        assert "took longer" in await Bench(place).refused("grep", pattern="x")
+    finally:
+        await place.close()

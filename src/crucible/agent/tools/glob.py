@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import heapq
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from crucible.agent.tools.base import Context, Outcome
@@ -13,11 +16,12 @@ from crucible.agent.tools.paths import facts_of, missing, resolve
 from crucible.agent.tools.walking import walking
 from crucible.agent.tools.wording import cut, quoted
 from crucible.agent.tools.work import Asked, WorkTool, failed
-from crucible.agent.workplace import WORKSPACE
+from crucible.agent.workplace import WORKSPACE, FileFacts, Workplace
 
 DEFAULT_LIMIT = 100
 MOST_LIMIT = 1000
 MOST_VISITED = 200_000
+TIMEOUT_S = 60.0
 
 
 class GlobTool(WorkTool):
@@ -62,19 +66,39 @@ class GlobTool(WorkTool):
             return failed(await missing(context.workplace, root))
         if facts.kind != "d":
             return failed(f"{quoted(root)} is no directory.")
-        glob, visited, found = Glob(pattern), 0, 0
-        newest: list[tuple[float, str]] = []
-        async with aclosing(walking(context.workplace, root)) as walk:
-            async for one in walk:
-                visited += 1
-                if visited > MOST_VISITED:
-                    break
-                if one.kind == "d" or not glob.matches(one.path[len(root.rstrip("/")) + 1 :]):
-                    continue
-                found += 1
-                push = heapq.heappush if len(newest) < asked["limit"] else heapq.heappushpop
-                push(newest, (one.modified_at, one.path))
-        return Outcome(text=_told(newest, found, visited, f"{root.rstrip('/')}/{pattern}"))
+        found = _Found(limit=asked["limit"])
+        # A sandbox may tell of a tree without an end.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT_S):
+                await _look(context.workplace, root, Glob(pattern), found)
+        return Outcome(text=_told(found, f"{root.rstrip('/')}/{pattern}"))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """`newest` is a heap: its first is the oldest of those that are kept."""
+
+    limit: int
+    newest: list[tuple[float, str]] = field(default_factory=list)
+    count: int = 0
+    is_whole: bool = False
+
+    def take(self, one: FileFacts) -> None:
+        self.count += 1
+        push = heapq.heappush if len(self.newest) < self.limit else heapq.heappushpop
+        push(self.newest, (one.modified_at, one.path))
+
+
+async def _look(workplace: Workplace, root: str, glob: Glob, found: _Found) -> None:
+    visited, beneath = 0, len(root.rstrip("/")) + 1
+    async with aclosing(walking(workplace, root)) as walk:
+        async for one in walk:
+            visited += 1
+            if visited > MOST_VISITED:
+                return
+            if one.kind != "d" and glob.matches(one.path[beneath:]):
+                found.take(one)
+    found.is_whole = True
 
 
 def _begin(asked: Asked) -> tuple[str, str]:
@@ -90,13 +114,13 @@ def _begin(asked: Asked) -> tuple[str, str]:
     return root, rest.lstrip("/")
 
 
-def _told(newest: list[tuple[float, str]], found: int, visited: int, what: str) -> str:
+def _told(found: _Found, what: str) -> str:
     notes = []
-    if found > len(newest):
-        notes.append(f"the newest {len(newest)} of {found}")
-    if visited > MOST_VISITED:
-        notes.append(f"only the first {MOST_VISITED} entries were looked at; name a deeper `path`")
+    if found.count > len(found.newest):
+        notes.append(f"the newest {len(found.newest)} of {found.count}")
+    if not found.is_whole:
+        notes.append("not everything was looked at; name a deeper `path`")
     note = f"\n[{'; '.join(notes)}]" if notes else ""
-    if not newest:
+    if not found.newest:
         return f"No file matches {quoted(what)}.{note}"
-    return cut("\n".join(quoted(path) for _, path in sorted(newest, reverse=True))) + note
+    return cut("\n".join(quoted(path) for _, path in sorted(found.newest, reverse=True))) + note

@@ -73,7 +73,7 @@ async def outside(search: Search, workplace: Workplace, *, is_file: bool) -> Fou
     is_cut = False
     files, room = 0, MOST_BYTES
     try:
-        async with asyncio.timeout(TIMEOUT_S), _searcher(search) as searcher:
+        async with _searcher(search) as searcher, asyncio.timeout(TIMEOUT_S):
             async for path, size in _candidates(search, workplace, is_file=is_file):
                 files += 1
                 room -= min(size, LARGEST_FILE)
