@@ -141,8 +141,16 @@ class LocalPlaces:
 
 
 class Builtin:
-    async def tools(self, session: str, options: SessionOptions) -> tuple[Tool, ...]:
+    async def tools(
+        self, session: str, options: SessionOptions, workplace: Workplace
+    ) -> tuple[Tool, ...]:
         return await builtin_tools().tools()
+
+    async def leave(self, session: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -41,6 +41,7 @@ from crucible.agent.turn import Came, Turn
 from crucible.agent.turns import Turns, results_of_open_calls
 from crucible.errors import (
     BadSetting,
+    CrucibleError,
     EngineClosed,
     NothingToResume,
     SessionBusy,
@@ -101,11 +102,15 @@ class Engine:
             task.cancel()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+        await self._parts.toolbox.close()
         for session in self._sessions.values():
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(CrucibleError):
                 await session.leave_workplace(keep=True)
             await session.close()
         self._sessions.clear()
+        await self._parts.store.close()
+        for close in self._parts.closing:
+            await close()
 
     # Sessions
 
@@ -158,6 +163,7 @@ class Engine:
         found = await self._find(session)
         await self.cancel(session)
         async with found.changing:
+            await self._parts.toolbox.leave(session)
             await self._checkpoints.forget_all(found)
             await found.leave_workplace(keep=False)
             await found.close()

@@ -129,7 +129,9 @@ class Loop:
         wanted = session.options.tools
         return {
             tool.spec.name: tool
-            for tool in await self._parts.toolbox.tools(session.id, session.options)
+            for tool in await self._parts.toolbox.tools(
+                session.id, session.options, session.workplace
+            )
             if wanted is None or any(fnmatchcase(tool.spec.name, one) for one in wanted)
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from crucible.agent.hooks.chain import Hooks
@@ -13,6 +14,8 @@ from crucible.agent.seams import Judge, NamedModels, Purse, Recorder, Remembers,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
+    """`closing` is what is called last, when the engine has closed."""
+
     store: SessionStore
     models: NamedModels
     workplaces: Workplaces
@@ -23,3 +26,4 @@ class Parts:
     memory: Remembers = field(default_factory=NoMemory)
     hooks: Hooks = field(default_factory=Hooks)
     lane_limits: LaneLimits = field(default_factory=LaneLimits)
+    closing: tuple[Callable[[], Awaitable[None]], ...] = ()

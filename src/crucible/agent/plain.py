@@ -8,6 +8,7 @@ from crucible.agent.models.base import Usage
 from crucible.agent.options import PolicyRules, SessionOptions
 from crucible.agent.seams import Hold, Recollection, Spend, Step, Verdict
 from crucible.agent.tools.base import Tool, Use
+from crucible.agent.workplace import Workplace
 
 _MOST_STEPS = 10_000
 
@@ -71,5 +72,13 @@ class FixedTools:
     def __init__(self, *tools: Tool) -> None:
         self._tools = tools
 
-    async def tools(self, session: str, options: SessionOptions) -> tuple[Tool, ...]:
+    async def tools(
+        self, session: str, options: SessionOptions, workplace: Workplace
+    ) -> tuple[Tool, ...]:
         return self._tools
+
+    async def leave(self, session: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass

@@ -150,4 +150,12 @@ class Workplaces(Protocol):
 
 
 class Toolbox(Protocol):
-    async def tools(self, session: str, options: SessionOptions) -> tuple[Tool, ...]: ...
+    async def tools(
+        self, session: str, options: SessionOptions, workplace: Workplace
+    ) -> tuple[Tool, ...]: ...
+
+    async def leave(self, session: str) -> None:
+        """The session rests or is gone: what was opened for its tools is let go of."""
+        ...
+
+    async def close(self) -> None: ...
