@@ -80,7 +80,7 @@ def test_a_person_sees_what_would_run_where_and_the_risk(tmp_path: Path) -> None
             assert "sandbox" in approval.where
             assert approval.expires_at > time.time()
             assert (await stage.engine.session(session.id)).state == "waiting"
-            assert stage.places.made.get(session.id) is None, "nothing may run before"
+            assert stage.places.made[session.id].place is None, "nothing may run before"
             await answer(stage, session.id, "once")
             assert (await turn.wait()).end == "done"
             assert "one" in results(await stage.engine.history(session.id))[0]
@@ -98,7 +98,7 @@ def test_a_denial_is_told_to_the_model_and_nothing_runs(tmp_path: Path) -> None:
             assert (await turn.wait()).text == "Then not."
             seen = results(await stage.engine.history(session.id))
             assert "ana did not approve it: not today" in seen[0]
-            assert stage.places.made.get(session.id) is None
+            assert stage.places.made[session.id].place is None
 
     run(play())
 
@@ -140,7 +140,7 @@ def test_an_edit_cannot_get_past_what_is_denied(tmp_path: Path) -> None:
             await answer(stage, session.id, "edit", arguments={"command": "echo forbidden"})
             await turn.wait()
             assert "denies it" in results(await stage.engine.history(session.id))[0]
-            assert stage.places.made.get(session.id) is None
+            assert stage.places.made[session.id].place is None
 
     run(play())
 
