@@ -16,6 +16,8 @@ _PR_SET_THP_DISABLE = 41
 _FRONT_COMMAND = (sys.executable, "-P", "-m", "crucible.cli.front")
 
 if TYPE_CHECKING:
+    from crucible.agent.engine import Engine
+    from crucible.agent.parts import Parts
     from crucible.backends.e2b.backend import E2BBackend
     from crucible.backends.qemu.backend import QemuBackend
     from crucible.backends.worker.backend import WorkerBackend
@@ -145,6 +147,89 @@ async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
             await embedder.close()
         ledger.close()
         database.close()
+
+
+async def engine(service: Service) -> Engine:
+    """The agent's engine over the sandboxes of this program, with what was kept taken up. Close it in the end."""
+    import asyncio
+
+    from crucible.agent.engine import Engine
+
+    made = Engine(await asyncio.to_thread(_engine_parts, service))
+    await made.start()
+    return made
+
+
+def has_sessions(config: Config) -> bool:
+    """Whether an engine before may have left sessions: their database is there, or is not ours to look at."""
+    from crucible.store.address import FILE_NAME, VARIABLE
+
+    files = (config.home / FILE_NAME, config.home / "sessions")
+    return VARIABLE in os.environ or any(path.exists() for path in files)
+
+
+def _engine_parts(service: Service) -> Parts:
+    from crucible.accounts.budgets import Budgets
+    from crucible.accounts.prices import Prices
+    from crucible.agent.hooks.chain import Hooks
+    from crucible.agent.hooks.declared import declared_hooks
+    from crucible.agent.judging import PolicyJudge
+    from crucible.agent.keeping.choosing import VARIABLE, choose_store
+    from crucible.agent.models.registry import Registry
+    from crucible.agent.models.settings import load_settings
+    from crucible.agent.parts import Parts
+    from crucible.agent.paying import BudgetPurse
+    from crucible.agent.places.opening import SandboxRoom
+    from crucible.agent.places.wishes import SandboxPlaces
+    from crucible.agent.recording import LedgerRecorder
+    from crucible.agent.remembering import SessionMemory
+    from crucible.agent.skills.programs import Programs
+    from crucible.agent.skills.shelf import Shelf
+    from crucible.agent.toolbox import SessionTools
+    from crucible.ledger.ledger import Ledger
+    from crucible.mcp.settings import load_mcp_settings
+    from crucible.mcp.toolset import McpTools
+    from crucible.memory.embedding import MiniLM
+    from crucible.memory.memory import Memory
+    from crucible.memory.recording import LedgerRecorder as MemoryRecorder
+    from crucible.memory.rules import RuleExtractor
+    from crucible.store.address import database_url
+    from crucible.store.database import Database
+
+    home, environment = service.manager.config.home, dict(os.environ)
+    database = Database(database_url(home, environment))
+    ledger = Ledger(home, database)
+    recorder = LedgerRecorder(ledger)
+    entries = MemoryRecorder(ledger)
+    embedder = MiniLM(home)
+    memory = Memory(
+        database, extractor=RuleExtractor(), embedder=embedder, recorder=entries, eraser=entries
+    )
+    models = Registry(load_settings(environment))
+    servers = McpTools(load_mcp_settings(environment), environment)
+
+    async def close() -> None:
+        await models.close()
+        await embedder.close()
+        ledger.close()
+        database.close()
+
+    return Parts(
+        store=choose_store(environment.get(VARIABLE, ""), home=home, database=lambda: database),
+        models=models,
+        workplaces=SandboxPlaces(
+            SandboxRoom(
+                manager=service.manager, executions=service.executions, snapshots=service.snapshots
+            )
+        ),
+        toolbox=SessionTools(Shelf(home), Programs(home), servers),
+        judge=PolicyJudge(),
+        recorder=recorder,
+        purse=BudgetPurse(Budgets(database), Prices.of_environment(environment)),
+        memory=SessionMemory(memory),
+        hooks=Hooks(declared_hooks(environment), environment=environment),
+        closing=(close,),
+    )
 
 
 def agent_path() -> Path:
