@@ -21,7 +21,8 @@ PACKAGE = ROOT / "sdk" / "python" / "src" / "crucible_client"
 WRITTEN_TWICE = ("__init__.py", "transport.py", "waiting.py")
 _PAGES = (
     "_sync/sandbox.py", "_sync/client.py", "_sync/commands.py", "_sync/files.py", "_sync/code.py",
-    "_sync/pty.py", "_sync/ports.py", "settings.py", "results.py", "execution.py", "values.py", "errors.py",
+    "_sync/pty.py", "_sync/ports.py", "_sync/session.py", "settings.py", "results.py", "execution.py", "values.py",
+    "agent.py", "errors.py",
 )  # fmt: skip
 _REFERENCE_HEAD = """\
 # Python
@@ -32,7 +33,8 @@ This page is generated from the sources of `crucible_client`; `make docs` writes
 Shown is the half that waits. The other one has the same names with `Async` before those of the classes with methods
 that wait, and `await` before their calls. `crucible.Sandbox` and `crucible.AsyncSandbox` are these classes for here;
 `crucible.LocalClient` and `crucible.AsyncLocalClient` are its clients. A sandbox has its parts as `commands`, `files`,
-`pty`, `ports` and `contexts`. Errors that a server tells of are on [a page of their own](errors.md)."""
+`pty`, `ports` and `contexts`. A session of the agent is made by `create_session` of a client. Errors that a server
+tells of are on [a page of their own](errors.md)."""
 _RUFF = Path(sys.executable).with_name("ruff")
 
 _WORDS = (

@@ -59,6 +59,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
                 "runs",
                 "Show what agents did, export it, and check that it is what was signed",
             ),
+            ("chat", "chat", "Talk with an agent that works in a sandbox"),
+            ("ask", "ask", "Ask the agent one thing; for scripts and pipes too"),
             ("skill", "skills", "List, add, remove and check what the agent was taught"),
         ),
     ),

@@ -12,6 +12,7 @@ from crucible.server.domain import Domain
 from crucible.server.models.base import Problem
 from crucible.server.routes import (
     PREFIX,
+    approvals,
     code,
     commands,
     figures,
@@ -25,10 +26,12 @@ from crucible.server.routes import (
     network,
     runs,
     sandboxes,
+    sessions,
     state,
     system,
     terminals,
     tokens,
+    turns,
     volumes,
 )
 from crucible.server.wire import Wire
@@ -36,7 +39,7 @@ from crucible.server.wire import Wire
 MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
-    image_builds, image_transfers, images, volumes, tokens, system,
+    image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

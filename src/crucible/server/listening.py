@@ -80,6 +80,7 @@ class HttpDoors:
         tls = address.tls if address is not None else None
         self._certificate = Certificate(tls) if tls is not None else None
         self._listeners: list[_Listener] = []
+        self._taking_up: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Listens on the socket in the state directory and, if there is an address, on TCP."""
@@ -99,16 +100,22 @@ class HttpDoors:
         for wire in self._wires:
             if wire.begin is not None:
                 wire.begin()
+        self._taking_up = asyncio.create_task(self.domain.engine.take_up())
 
     @property
     def is_busy(self) -> bool:
-        return any(listener.is_busy for listener in self._listeners)
+        is_asked = any(listener.is_busy for listener in self._listeners)
+        return is_asked or self.domain.engine.is_busy
 
     async def drain(self) -> None:
         """Takes no more connections and waits a while for the answers that are under way."""
         self.domain.is_ready = False
         (self.domain.manager.config.home / SOCKET_NAME).unlink(missing_ok=True)
-        await asyncio.gather(*(listener.drain() for listener in self._listeners))
+        if self._taking_up is not None:
+            await asyncio.gather(self._taking_up, return_exceptions=True)
+        # Those who follow a session leave when its engine does.
+        engine = self.domain.engine.close()
+        await asyncio.gather(engine, *(listener.drain() for listener in self._listeners))
         self._listeners.clear()
         await asyncio.to_thread(self._journal.close)
 

@@ -8,6 +8,7 @@ from crucible.assemble import run_owner
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
 from crucible.server.domain import Domain
+from crucible.server.engines import LazyEngine, engine_of
 from crucible.server.journal import Journal
 from crucible.server.listening import SOCKET_NAME, Address, HttpDoors
 from crucible.server.store import Store
@@ -23,13 +24,19 @@ def run_with_doors(config: Config, address: Address | None) -> bool:
 
 
 def http_doors(
-    service: Service, store: Store, address: Address | None, *, journal: Journal | None = None
+    service: Service,
+    store: Store,
+    address: Address | None,
+    *,
+    journal: Journal | None = None,
+    engine: LazyEngine | None = None,
 ) -> HttpDoors:
     domain = Domain(
         manager=service.manager,
         executions=service.executions,
         snapshots=service.snapshots,
         store=store,
+        engine=engine or engine_of(service),
     )
     wires = all_wires(domain, address.e2b if address is not None else None)
     return HttpDoors(domain, address=address, wires=wires, journal=journal)

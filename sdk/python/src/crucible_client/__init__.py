@@ -11,10 +11,22 @@ from crucible_client import errors
 from crucible_client._async.client import AsyncClient
 from crucible_client._async.commands import AsyncCommand
 from crucible_client._async.sandbox import AsyncSandbox
+from crucible_client._async.session import AsyncSession
 from crucible_client._sync.client import Client
 from crucible_client._sync.commands import Command
 from crucible_client._sync.sandbox import Sandbox
+from crucible_client._sync.session import Session
 from crucible_client.address import Address
+from crucible_client.agent import (
+    Answer,
+    Approval,
+    ContextUsage,
+    SessionInfo,
+    SessionOptions,
+    ToolCall,
+    TurnEvent,
+    Usage,
+)
 from crucible_client.errors import CrucibleError
 from crucible_client.execution import CodeError, CodeResult, Context, Execution
 from crucible_client.results import CommandInfo, Exit, Output, Result
@@ -22,15 +34,19 @@ from crucible_client.values import FileChange, FileEntry, SandboxInfo, Snapshot
 
 __all__ = [
     "Address",
+    "Answer",
+    "Approval",
     "AsyncClient",
     "AsyncCommand",
     "AsyncSandbox",
+    "AsyncSession",
     "Client",
     "CodeError",
     "CodeResult",
     "Command",
     "CommandInfo",
     "Context",
+    "ContextUsage",
     "CrucibleError",
     "Execution",
     "Exit",
@@ -40,6 +56,12 @@ __all__ = [
     "Result",
     "Sandbox",
     "SandboxInfo",
+    "Session",
+    "SessionInfo",
+    "SessionOptions",
     "Snapshot",
+    "ToolCall",
+    "TurnEvent",
+    "Usage",
     "errors",
 ]

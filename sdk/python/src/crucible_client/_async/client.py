@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from urllib.parse import quote
 
 from crucible_client._async.commands import (
@@ -16,8 +16,10 @@ from crucible_client._async.commands import (
     with_input,
 )
 from crucible_client._async.http import AsyncHttp
+from crucible_client._async.session import AsyncSession
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
+from crucible_client.agent import Approval, SessionInfo, SessionOptions
 from crucible_client.reading import Reader
 from crucible_client.results import Result
 from crucible_client.settings import Settings
@@ -104,3 +106,21 @@ class AsyncClient:
 
     async def remove_snapshot(self, tag: str) -> None:
         await self.http.call("DELETE", f"/snapshots/{quote(tag, safe='')}")
+
+    async def create_session(self, **options: Unpack[SessionOptions]) -> AsyncSession:
+        """A session of the agent. Its sandbox is opened when it is first needed; it goes with the session."""
+        told = await self.http.call("POST", "/sessions", json=dict(options), is_keyed=True)
+        return AsyncSession(self.http, SessionInfo.read(told))
+
+    async def session(self, id: str) -> AsyncSession:
+        """One that is there already. Raises SessionMissing."""
+        told = await self.http.call("GET", f"/sessions/{quote(id, safe='')}")
+        return AsyncSession(self.http, SessionInfo.read(told))
+
+    async def sessions(self) -> list[SessionInfo]:
+        return [SessionInfo.read(one) for one in await self.http.pages("/sessions")]
+
+    async def approvals(self) -> list[Approval]:
+        """What waits for a person, in all sessions."""
+        told = Reader(await self.http.call("GET", "/approvals"))
+        return [Approval.read(one) for one in told.items("items")]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from urllib.parse import quote
 
 from crucible_client._sync.commands import (
@@ -18,8 +18,10 @@ from crucible_client._sync.commands import (
     with_input,
 )
 from crucible_client._sync.http import Http
+from crucible_client._sync.session import Session
 from crucible_client._sync.waiting import Told
 from crucible_client.address import Address, find_address
+from crucible_client.agent import Approval, SessionInfo, SessionOptions
 from crucible_client.reading import Reader
 from crucible_client.results import Result
 from crucible_client.settings import Settings
@@ -106,3 +108,21 @@ class Client:
 
     def remove_snapshot(self, tag: str) -> None:
         self.http.call("DELETE", f"/snapshots/{quote(tag, safe='')}")
+
+    def create_session(self, **options: Unpack[SessionOptions]) -> Session:
+        """A session of the agent. Its sandbox is opened when it is first needed; it goes with the session."""
+        told = self.http.call("POST", "/sessions", json=dict(options), is_keyed=True)
+        return Session(self.http, SessionInfo.read(told))
+
+    def session(self, id: str) -> Session:
+        """One that is there already. Raises SessionMissing."""
+        told = self.http.call("GET", f"/sessions/{quote(id, safe='')}")
+        return Session(self.http, SessionInfo.read(told))
+
+    def sessions(self) -> list[SessionInfo]:
+        return [SessionInfo.read(one) for one in self.http.pages("/sessions")]
+
+    def approvals(self) -> list[Approval]:
+        """What waits for a person, in all sessions."""
+        told = Reader(self.http.call("GET", "/approvals"))
+        return [Approval.read(one) for one in told.items("items")]

@@ -1,0 +1,90 @@
+"""Asks a person about a call that waits, at the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from crucible.cli import render
+from crucible.cli.consent import is_somebody_there
+from crucible.cli.talking.showing import readable
+
+if TYPE_CHECKING:
+    from crucible_client import Approval, Session
+    from crucible_client.agent import Decision
+
+_WAYS: dict[str, Decision] = {
+    "y": "once", "yes": "once", "a": "always", "always": "always", "e": "edit", "edit": "edit",
+    "n": "deny", "no": "deny", "": "deny",
+}  # fmt: skip
+
+
+def answer(session: Session, approval: Approval, *, agrees: bool) -> None:
+    """Without anybody there it is denied: waiting would help nobody. `agrees` is for who said yes beforehand."""
+    from crucible_client.errors import CrucibleError as ClientError
+
+    if agrees:
+        session.answer(approval, "once", note="agreed to beforehand")
+        return
+    show(approval)
+    if not is_somebody_there():
+        render.tell("denied: there is no terminal to ask at; `--yes` agrees to everything")
+        session.answer(approval, "deny", note="nobody was there to be asked")
+        return
+    decision, arguments = _ask(approval)
+    try:
+        session.answer(approval, decision, arguments=arguments)
+    except ClientError as error:
+        # Somebody else was faster, its time is over, or the new arguments are of no use.
+        render.tell(f"error: {render.visible(error.message)}")
+        if decision == "edit":
+            session.answer(approval, "deny")
+
+
+def show(approval: Approval) -> None:
+    render.tell(
+        f"\n{render.visible(approval.tool)} wants to run in {render.visible(approval.where)}:"
+    )
+    for line in readable(approval.subject).splitlines() or ["(nothing)"]:
+        render.tell(f"    {line}")
+    for finding in approval.findings:
+        line, why = finding.get("line"), str(finding.get("why", ""))
+        render.tell(f"  risk ({finding.get('severity')}), line {line}: {render.visible(why)}")
+    if approval.reason:
+        render.tell(f"  asked because: {render.visible(approval.reason)}")
+
+
+def _ask(approval: Approval) -> tuple[Decision, dict[str, Any] | None]:
+    while True:
+        word = _line("[y]es, once  [a]lways in this session  [e]dit  [N]o: ").strip().lower()
+        decision = _WAYS.get(word)
+        if decision is None:
+            continue
+        if decision != "edit":
+            return decision, None
+        arguments = _edited(approval)
+        if arguments is not None:
+            return "edit", arguments
+
+
+def _edited(approval: Approval) -> dict[str, Any] | None:
+    """As JSON, on one line; an empty one leaves it as it was."""
+    render.tell(f"now: {json.dumps(dict(approval.arguments), ensure_ascii=False)}")
+    text = _line("new arguments, as JSON: ").strip()
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    render.tell("That is no JSON object")
+    return None
+
+
+def _line(question: str) -> str:
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline()

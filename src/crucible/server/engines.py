@@ -1,0 +1,79 @@
+"""The agent's engine behind the doors: made when somebody first asks for it, since to load it takes seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from crucible.errors import CrucibleError, EngineClosed
+
+if TYPE_CHECKING:
+    from crucible.agent.engine import Engine
+    from crucible.sandbox.service.dispatch import Service
+
+
+class LazyEngine:
+    """One engine for all callers; who comes while it is made waits with the others.
+
+    `has_kept` tells whether a holder before us left sessions that may be in the middle of a turn.
+    """
+
+    def __init__(
+        self, make: Callable[[], Awaitable[Engine]], has_kept: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._make = make
+        self._has_kept = has_kept
+        self._opening = asyncio.Lock()
+        self._engine: Engine | None = None
+        self._is_closed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether turns are under way: an owner that was started on demand stays for them."""
+        if self._engine is None:
+            return False
+        health = self._engine.health()
+        return bool(health.busy or health.waiting)
+
+    async def get(self) -> Engine:
+        async with self._opening:
+            if self._is_closed:
+                raise EngineClosed
+            if self._engine is None:
+                self._engine = await self._make()
+            return self._engine
+
+    async def take_up(self) -> None:
+        """What a holder before us left in the middle of a turn goes on, or is told to be interrupted."""
+        try:
+            if self._has_kept():
+                await self.get()
+        except CrucibleError:
+            # Whoever asks for a session is told; sandboxes are served all the same.
+            traceback.print_exc()
+
+    async def close(self) -> None:
+        async with self._opening:
+            self._is_closed = True
+            if self._engine is not None:
+                await self._engine.close()
+
+
+def engine_of(service: Service) -> LazyEngine:
+    async def make() -> Engine:
+        from importlib import import_module
+
+        # In a thread: it takes a while, and others are being served.
+        await asyncio.to_thread(import_module, "crucible.agent.engine")
+        from crucible.assemble import engine
+
+        return await engine(service)
+
+    def has_kept() -> bool:
+        from crucible.assemble import has_sessions
+
+        return has_sessions(service.manager.config)
+
+    return LazyEngine(make, has_kept)
