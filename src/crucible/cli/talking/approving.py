@@ -49,8 +49,8 @@ def show(approval: Approval) -> None:
     for line in readable(approval.subject).splitlines() or ["(nothing)"]:
         render.tell(f"    {line}")
     for finding in approval.findings:
-        line, why = finding.get("line"), str(finding.get("why", ""))
-        render.tell(f"  risk ({finding.get('severity')}), line {line}: {render.visible(why)}")
+        why = render.visible(str(finding.get("why", "")))
+        render.tell(f"  risk ({finding.get('severity')}), line {finding.get('line')}: {why}")
     if approval.reason:
         render.tell(f"  asked because: {render.visible(approval.reason)}")
 
