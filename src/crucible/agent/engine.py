@@ -397,6 +397,10 @@ class Engine:
         """Holds off whoever else would change a session that has no turn."""
         if self._is_closing:
             raise EngineClosed
+        ending = session.turn
+        if ending is not None and session.record.turn is None:
+            # Its end is told, and about to be written: whoever has heard it may go on.
+            await ending.wait()
         if session.turn is not None or session.changing.locked():
             raise SessionBusy(session.id)
         async with session.changing:

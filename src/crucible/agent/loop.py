@@ -26,7 +26,7 @@ from crucible.agent.rewinding import Checkpoints
 from crucible.agent.session import Session
 from crucible.agent.tools.base import Tool
 from crucible.agent.turn import Came, Turn
-from crucible.errors import ContextTooLong, HookBlocked
+from crucible.errors import ContextTooLong, HookBlocked, ObjectUnfit
 
 
 class Loop:
@@ -227,8 +227,7 @@ class Loop:
         open_turn = _open(session)
         if open_turn.repairs >= open_turn.max_repairs:
             told = "; ".join(str(fault) for fault in faults)
-            session.tell("notice", {"text": f"The object is still not as it was asked for: {told}"})
-            return Came(end="failed")
+            raise ObjectUnfit(told)
         session.change(turn=replace(open_turn, repairs=open_turn.repairs + 1))
         session.add(UserMessage(text=structured.say_faults(faults)))
         return None

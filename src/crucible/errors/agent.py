@@ -91,3 +91,15 @@ class EngineClosed(AgentError):
 
     def __init__(self) -> None:
         super().__init__("The engine is shutting down", hint="Ask again when it runs")
+
+
+class ObjectUnfit(AgentError):
+    """What a model answered does not fit the schema, after all repairs."""
+
+    code = "object-unfit"
+
+    def __init__(self, faults: str) -> None:
+        super().__init__(
+            f"The object is still not as it was asked for: {faults[:2000]}",
+            hint="Allow more repairs, or ask for less at once",
+        )

@@ -439,6 +439,12 @@ class NotEnoughMemory(Refused):
     code = "not-enough-memory"
 
 
+class ObjectUnfit(AgentError):
+    """What a model answered does not fit the schema, after all repairs."""
+
+    code = "object-unfit"
+
+
 class OutcomeUnknown(Refused):
     code = "outcome-unknown"
 
