@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.agent.scenes import run
 
 from crucible import assemble
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
-from tests.agent.scenes import run
 
 
 def test_the_program_has_an_engine_that_talks(
