@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,6 +16,7 @@ from crucible.agent.models.base import Answered, ModelEvent, TextDelta, Thinking
 _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 _LONGEST_TAG = max(map(len, (*_TAGS, *_TAGS.values())))
 _LONGEST_JSON = 4 << 20
+_FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
 
 
 class ThinkTags:
@@ -129,9 +131,8 @@ _MOST_STARTS = 64
 def _starts(text: str) -> Iterator[int]:
     """Where JSON may begin: behind a fence first, then wherever a bracket opens."""
     tried = 0
-    fence = text.find("```")
-    places = [fence] if fence >= 0 else []
-    for origin in (*places, 0):
+    fence = _FENCE.search(text)
+    for origin in (fence.end(), 0) if fence else (0,):
         place = origin
         while tried < _MOST_STARTS:
             found = [at for at in (text.find("{", place), text.find("[", place)) if at >= 0]
