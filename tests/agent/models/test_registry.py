@@ -11,7 +11,7 @@ from crucible.agent.models.base import ModelRef, Purpose
 from crucible.agent.models.catalog import catalog, parse_ref
 from crucible.agent.models.embedded import verified_model
 from crucible.agent.models.registry import EMBEDDED_REF, Registry
-from crucible.agent.models.settings import load_settings
+from crucible.agent.models.settings import PURPOSES, load_settings
 from crucible.errors import BadSetting, NoKey, UnknownModel
 
 _KEY = "sk-0123456789"
@@ -29,8 +29,8 @@ def _file(tmp_path: Path, text: str) -> dict[str, str]:
 
 
 def test_without_a_key_the_embedded_model_is_taken() -> None:
-    for purpose in ("agent", "chat", "memory"):
-        assert _default(purpose) == str(EMBEDDED_REF)  # type: ignore[arg-type]
+    for purpose in PURPOSES:
+        assert _default(purpose) == str(EMBEDDED_REF)
 
 
 def test_the_first_provider_with_a_key_is_taken() -> None:
@@ -54,7 +54,7 @@ def test_the_file_says_the_same_and_a_variable_goes_before_it(tmp_path: Path) ->
         '[models]\nprovider = "groq"\nchat = "openai:gpt-4o"\nfallback = ["deepseek:deepseek-chat"]'
     )
     environment = _file(tmp_path, text)
-    assert _default(**environment).startswith("groq:")
+    assert _default("agent", **environment).startswith("groq:")
     assert _default("chat", **environment) == "openai:gpt-4o"
     assert _default("chat", **environment, LLM_CHAT_MODEL="scripted:demo") == "scripted:demo"
     assert load_settings(environment).fallback == (parse_ref("deepseek:deepseek-chat"),)

@@ -40,7 +40,8 @@ def _cut(text: str, places: list[int]) -> list[str]:
 
 def _split(pieces: list[str]) -> list[tuple[str, str]]:
     """Kinds and texts, with those of one kind that follow each other joined."""
-    tags, found = ThinkTags(), []
+    tags = ThinkTags()
+    found: list[tuple[str, str]] = []
     told = [one for piece in pieces for one in tags.feed(piece)]
     for one in [*told, *tags.end()]:
         kind = type(one).__name__
