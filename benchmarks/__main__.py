@@ -17,6 +17,7 @@ from benchmarks import (
     crowd,
     guests,
     machine,
+    memory,
     pulls,
     report,
     requests,
@@ -33,7 +34,7 @@ from crucible.config import load_config
 from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
-FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls")
+FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -93,6 +94,7 @@ def _families(
         "copies": lambda: copies.measure(place, rounds=1 if is_quick else 5),
         "streams": lambda: streams.measure(place, rounds=1 if is_quick else 10),
         "pulls": lambda: pulls.measure(place, rounds=1 if is_quick else 5),
+        "memory": lambda: memory.measure(place, runner, rounds=10 if is_quick else 200),
     }
 
 

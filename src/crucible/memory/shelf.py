@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -24,6 +25,7 @@ _MOST_USERS = 16
 _FIRST_ROWS = 256
 # What all words of a question together add to a similarity: enough to tell two alike apart, too little to drown it.
 _WORDS_WEIGHT = 0.2
+_MOST_BY_WORDS = 500
 # Between statements and questions that have nothing to do with each other the model finds 0.1 and less.
 _LEAST_SIMILARITY = 0.15
 
@@ -62,22 +64,19 @@ class Shelf:
         return standing
 
     def without_vector(self) -> list[Fact]:
-        if self._vectors is None:
+        if self._vectors is None or len(self._vectors) == len(self.facts):
             return []
         return [fact for fact in self.facts.values() if fact.id not in self._vectors]
-
-    def put_vector(self, fact: str, vector: bytes) -> None:
-        if self._vectors is not None and fact in self.facts:
-            self._vectors.put(fact, vector)
 
     def search(self, query: str, vector: bytes | None, *, most: int, now: float) -> list[Hit]:
         """The best first. What has expired is not found, even if nobody has cleared it away yet."""
         ceiling = self._words.ceiling(query)
         by_words = self._words.search(query) if ceiling else {}
-        scores = {key: _WORDS_WEIGHT * gain / ceiling for key, gain in by_words.items()}
+        # Common words are in thousands of facts: those with the most of them will do.
+        best_words = nlargest(_MOST_BY_WORDS, by_words, key=by_words.__getitem__)
+        scores = {key: _WORDS_WEIGHT * by_words[key] / ceiling for key in best_words}
         near: dict[str, float] = {}
         if vector is not None and self._vectors is not None:
-            # No fact beyond these can rise to the top by its words alone unless it is in `scores` anyway.
             near = self._vectors.nearest(vector, most, also=scores)
             for key, similarity in near.items():
                 if key in scores or similarity >= _LEAST_SIMILARITY:
@@ -156,6 +155,9 @@ class _Vectors:
         self._keys: list[str] = []
         self._free: list[int] = []
         self._matrix: numpy.ndarray[Any, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def __contains__(self, key: str) -> bool:
         return key in self._rows
