@@ -296,12 +296,12 @@ async def test_secrets_are_never_remembered(memory: Memory, blobs: Blobs) -> Non
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "a\x00b", "a\nb"])
-async def test_a_name_that_is_none_is_refused(memory: Memory, name: str) -> None:
-    with pytest.raises(MemoryRefused):
-        await memory.extract_turn(name, "s1", 1, "I live in Porto.")
-    with pytest.raises(MemoryRefused):
-        await memory.extract_turn(ANA, name, 1, "I live in Porto.")
+async def test_a_name_that_is_none_is_refused(memory: Memory) -> None:
+    for name in ("", "x" * 201, "a\x00b", "a\nb"):
+        with pytest.raises(MemoryRefused):
+            await memory.extract_turn(name, "s1", 1, "I live in Porto.")
+        with pytest.raises(MemoryRefused):
+            await memory.extract_turn(ANA, name, 1, "I live in Porto.")
 
 
 async def test_without_the_embedder_words_find_and_it_is_said(memory: Memory) -> None:

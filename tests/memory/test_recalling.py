@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from crucible.memory.memory import Memory
 from crucible.memory.recalling import estimate_tokens
 
 ANA = "ana"
 
 
-@pytest.mark.parametrize("budget", [0, 1, 60, 90, 150, 300, 10_000])
-async def test_a_budget_is_never_exceeded(memory: Memory, budget: int) -> None:
+async def test_a_budget_is_never_exceeded(memory: Memory) -> None:
     for number in range(30):
         change = await memory.remember(ANA, f"Owns the boat number {number}", kind="fact")
         if number < 10:
             await memory.pin(ANA, change.fact.id)
-    recalled = await memory.recall(ANA, "boat", budget)
-    assert recalled.tokens == estimate_tokens(recalled.text) <= budget
-    if budget >= 300:
-        assert {item.fact.is_pinned for item in recalled.items} == {True, False}
-    if budget == 10_000:
-        assert len(recalled.items) == 30
+    for budget in (0, 1, 60, 90, 150, 300, 10_000):
+        recalled = await memory.recall(ANA, "boat", budget)
+        assert recalled.tokens == estimate_tokens(recalled.text) <= budget
+        if budget >= 300:
+            assert {item.fact.is_pinned for item in recalled.items} == {True, False}
+    assert len(recalled.items) == 30
 
 
 async def test_a_fact_cannot_end_the_block_it_stands_in(memory: Memory) -> None:
@@ -49,7 +46,7 @@ async def test_each_comes_with_its_kind_and_day(memory: Memory) -> None:
     assert re.fullmatch(r"- constraint, 2027-01-15: Is allergic to peanuts", line)
 
 
-@pytest.mark.parametrize("query", ["", "?!", "\x00", "the and of", "x" * 100_000, "\ud800"])
-async def test_odd_questions_find_nothing_and_harm_nothing(memory: Memory, query: str) -> None:
+async def test_odd_questions_find_nothing_and_harm_nothing(memory: Memory) -> None:
     await memory.remember(ANA, "I'm allergic to peanuts")
-    assert (await memory.recall(ANA, query, 1000)).items == ()
+    for query in ("", "?!", "\x00", "the and of", "x" * 100_000, "\ud800"):
+        assert (await memory.recall(ANA, query, 1000)).items == ()
