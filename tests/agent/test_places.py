@@ -1,15 +1,64 @@
-"""What a session wishes of its sandbox, as the sandbox room is asked for it."""
+"""What a session wishes of its sandbox, as the sandbox room is asked for it; which checkpoints are kept."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from crucible import assemble
 from crucible.agent.options import CheckpointWish, SandboxWish, SessionOptions
-from crucible.agent.places.opening import Wanted
+from crucible.agent.places.checkpoints import Checkpoints
+from crucible.agent.places.opening import SandboxRoom, Wanted
 from crucible.agent.places.workplaces import wanted_of
-from crucible.errors import BadSetting, PathRefused
+from crucible.config import Config
+from crucible.errors import BadSetting, PathRefused, SnapshotMissing
+from crucible.sandbox.executions import Executions
+from crucible.sandbox.records import SnapshotRecord
+from crucible.sandbox.snapshots import Snapshots
+from crucible.sandbox.spec import SandboxSpec
+
+
+def kept(room: SandboxRoom, tag: str, sandbox: str, at: float) -> Path:
+    """A snapshot as the records have it, of which nothing but its directory is there."""
+    directory = room.manager.config.home / "snapshots" / f"id-{tag}"
+    directory.mkdir(parents=True)
+    backend = room.manager.backends[0]
+    room.manager.records.add_snapshot(
+        SnapshotRecord(
+            tag=tag, id=f"id-{tag}", state="saved", sandbox_name=sandbox, spec=SandboxSpec(),
+            backend=backend.name, isolation="software-vm", image_digest="", created_at=at,
+            directory=directory,
+        )
+    )  # fmt: skip
+    return directory
+
+
+def test_the_oldest_checkpoints_are_forgotten_and_nobody_elses(tmp_path: Path) -> None:
+    async def play() -> None:
+        manager = assemble.manager(Config(home=tmp_path))
+        room = SandboxRoom(
+            manager=manager, executions=Executions(manager), snapshots=Snapshots(manager)
+        )
+        oldest = kept(room, "agent-1", "agent-s", 1.0)
+        for number in (3, 2, 4):
+            kept(room, f"agent-{number}", "agent-s", float(number))
+        kept(room, "mine", "agent-s", 0.0)
+        kept(room, "agent-other", "agent-t", 0.0)
+        checkpoints = Checkpoints(room, "agent-s", Wanted(checkpoints=2))
+        await checkpoints.trim()
+        assert [one.id for one in await checkpoints.all()] == ["agent-3", "agent-4"]
+        assert not oldest.exists()
+        for foreign in ("mine", "agent-other", "agent-1", "x" * 500):
+            with pytest.raises(SnapshotMissing):
+                await checkpoints.restore(foreign, "agent-s")
+            await checkpoints.forget(foreign)
+        await checkpoints.forget_all()
+        assert {one.tag for one in manager.records.snapshots()} == {"mine", "agent-other"}
+        manager.records.close()
+
+    asyncio.run(play())
 
 
 def wanted_for(wish: SandboxWish) -> Wanted:

@@ -27,9 +27,13 @@ class Checkpoints:
         began = time.perf_counter()
         record = await self._room.snapshots.take(self._name, f"{PREFIX}{secrets.token_hex(8)}")
         duration_s = time.perf_counter() - began
+        await self.trim()
+        return await _described(record, duration_s)
+
+    async def trim(self) -> None:
+        """Forgets the oldest of those that are too many."""
         for old in self._records()[: -max(1, self._wanted.checkpoints)]:
             await self._room.snapshots.remove(old.tag)
-        return await _described(record, duration_s)
 
     async def all(self) -> tuple[Checkpoint, ...]:
         return tuple([await _described(record) for record in self._records()])
