@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from crucible.agent.risk.inspection import (
@@ -26,13 +27,20 @@ from crucible.agent.risk.report import Language
 from crucible.agent.risk.shell.commands import UNKNOWN_WORD, Command, Redirect, Script, Word
 from crucible.agent.risk.shell.reaching import git_verb
 from crucible.agent.risk.shell.reading import Reader
-from crucible.agent.risk.shell.wrappers import inner_of, reads_program
+from crucible.agent.risk.shell.wrappers import SHELLS, inner_of, reads_program
 
 if TYPE_CHECKING:
-    from ast_grep_py import SgNode
+    from ast_grep_py import Rule, SgNode
 
 _BIN = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin")
 _PLAIN = re.compile(rf"[\w@%+=:,./~*?\[\]{{}}!^#{HOLE}-]+", re.ASCII)
+# Texts that the shell may expand later on, where it takes them for the index of an array.
+_LATE: list[Rule] = [
+    {"kind": "raw_string", "regex": r"\[[\s\S]*(\$\(|`)"},
+    {"kind": "ansi_c_string", "regex": r"\[[\s\S]*(\$\(|`)"},
+    {"kind": "string", "regex": r"\[[\s\S]*\\(\$\(|`)"},
+    {"kind": "word", "regex": r"\[[\s\S]*\\[$`]"},
+]
 _MAX_COMMANDS = 500
 _MAX_WRAPPING = 12
 
@@ -85,7 +93,7 @@ class _Splitter(Reader):
             self.is_whole = False
             return
         root = parse(self._code, Language.SHELL)
-        if next(unread(root), None) is not None:
+        if next(unread(root), None) is not None or root.find(any=_LATE) is not None:
             self.is_whole = False
         self.read(root)
 
@@ -183,13 +191,26 @@ def _simple(command: Command) -> Simple:
 
 def _forms(words: list[str]) -> Iterable[str]:
     name = posixpath.basename(words[0]) or words[0]
-    # What stands before the last slash is unknown, or not; what is called is its end.
-    yield _joined([name, *words[1:]])
+    yield from _both([name, *words[1:]])
+    if name in SHELLS or name in (".", "source"):
+        # A file that is run by its name: `bash tool push`.
+        rest = list(dropwhile(lambda word: word.startswith(("-", "+")), words[1:]))
+        if rest:
+            yield from _both([posixpath.basename(rest[0]) or rest[0], *rest[1:]])
     if name == "git":
+        if any(word.startswith(("alias.", "--config-env=alias.")) for word in words[1:]):
+            # Git's own aliases: the verb may be anything.
+            yield f"git {HOLE}"
         verb, rest = git_verb(words[1:])
-        yield _joined([name, verb, *rest] if verb else [name])
+        yield from _both([name, verb, *rest] if verb else [name])
     elif name.startswith("git-"):
-        yield _joined(["git", name[4:], *words[1:]])
+        yield from _both(["git", name[4:], *words[1:]])
+
+
+def _both(words: list[str]) -> Iterable[str]:
+    """With quotes and without: no quoting of a word shall keep a deny from it."""
+    yield _joined(words)
+    yield " ".join(words)
 
 
 def _joined(words: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from crucible.agent.risk import Finding, Language, Report, Severity, inspect
 from crucible.agent.risk.rules import RULES
 from crucible.agent.seams import Verdict
 from crucible.agent.tools.base import Code, Use
+from crucible.errors import BadPolicy
 
 
 class PolicyJudge:
@@ -30,7 +31,11 @@ class PolicyJudge:
 
     def judge(self, rules: PolicyRules, use: Use, findings: tuple[facts.Finding, ...]) -> Verdict:
         given = {"allow": rules.allow, "ask": rules.ask, "deny": rules.deny}
-        decision = _policy(tuple(given.items())).judge(use, _report(findings))
+        try:
+            policy = _policy(tuple(given.items()))
+        except BadPolicy as error:
+            return Verdict(decision="deny", reason=f"The policy itself is wrong: {error.message}")
+        decision = policy.judge(use, _report(findings))
         return Verdict(
             decision=decision.verdict.value, reason=decision.reason, always=always_rule(use)
         )

@@ -48,9 +48,17 @@ _WORDS = _EXPANSIONS | {
     *("process_substitution", "brace_expression", "extglob_pattern", "regex"),
 }
 # Bash joins what stands around it; the grammar reads two words.
-_GLUE = re.compile(r"[^\s\\;&|(]\\\n[^\s#]")
+_GLUE = re.compile(r"[^\s;&|(]\\\n\S|\\\n#")
 _PLAIN_EXPANSION = re.compile(r"\$\{?([A-Za-z_]\w*)\}?$")
 _GAP = re.compile(r"(?:\s|\\\n|\\\r\n)*(?:-\s*)?")
+# Within one command the end of a line may only be continued; the grammar takes some others for spaces.
+_GAP_WITHIN = re.compile(r"(?:[ \t\r]|\\\n|\\\r\n)*(?:-[ \t]*)?")
+_ONE_LINE = frozenset({"command", "declaration_command", "redirected_statement", "file_redirect"})
+# The grammar takes the end of a line for a part of the next word when that begins with a backslash.
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_NO_WORD = re.compile(r"[\s;&|<>]")
+_BARE = frozenset({"word", "{", "brace_expression"})
+_FILE_PATTERN = re.compile(r"[*?\[\]]+")
 _NOTHING = Stream()
 
 
@@ -177,6 +185,7 @@ class Reader:
 
     def _declaration(self, node: SgNode) -> Stream:
         words: list[Word] = []
+        self._check_gaps(node, node.children())
         for child in node.children():
             if child.kind() == "variable_assignment":
                 name, word = self._assign(child)
@@ -268,6 +277,7 @@ class Reader:
                 stdin = self._heredoc(node, words, redirects, after)
                 continue
             operator, parts = "", []
+            self._check_gaps(node, node.children())
             for child in node.children():
                 if child.kind() in _WORDS:
                     parts += join(self._pieces(child))
@@ -327,9 +337,11 @@ class Reader:
         kind, text = node.kind(), node.text()
         match kind:
             case "word" | "number" | "variable_name" | "heredoc_content" | "file_descriptor":
+                if kind == "word" and _NO_WORD.search(_ESCAPED.sub("", text)):
+                    self.on_unparsed(node)
                 plain = unescape_bare(text)
-                # A tilde and braces mean something to the shell only outside quotes.
-                shape = HOLE if "{" in plain and "," in plain else plain
+                # Outside quotes these stand for the names of files, or for several words.
+                shape = HOLE if "{" in plain and "," in plain else _FILE_PATTERN.sub(HOLE, plain)
                 return [Piece(plain, shape)]
             case "raw_string":
                 return [Piece(text[1:-1], text[1:-1])]
@@ -339,7 +351,13 @@ class Reader:
             case "string" | "translated_string":
                 return [Piece("", ""), *self._quoted(node)]
             case "concatenation":
-                return [piece for child in node.children() for piece in self._pieces(child)]
+                pieces = [piece for child in node.children() for piece in self._pieces(child)]
+                if any("{" in child.text() for child in node.children() if child.kind() in _BARE):
+                    # It may become several words, whatever stands in it.
+                    return [
+                        Piece(piece.text, HOLE, piece.sources, piece.splits) for piece in pieces
+                    ]
+                return pieces
             case "simple_expansion" | "expansion":
                 return self._variable(node, text)
             case "command_substitution":
@@ -413,10 +431,11 @@ class Reader:
     def _check_gaps(self, node: SgNode, children: list[SgNode]) -> None:
         """What the grammar passed over without a word is not understood, whatever it is."""
         text, at = node.text(), 0
+        gap = _GAP_WITHIN if node.kind() in _ONE_LINE else _GAP
         for number, child in enumerate(children):
             own = child.text()
             start = text.find(own, at)
-            if start < 0 or (number and not _GAP.fullmatch(text, at, start)):
+            if start < 0 or (number and not gap.fullmatch(text, at, start)):
                 self.on_unparsed(node)
                 return
             at = start + len(own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from crucible.agent.risk.places import HOLE
 from crucible.agent.risk.report import Language
@@ -55,8 +56,16 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
     "firejail": ("", 0),
     "systemd-run": ("-p -u --unit", 0),
     "dbus-run-session": ("", 0),
-    "then": ("", 0),
-    "do": ("", 0),
+    "ssh-agent": ("-a -t", 0),
+    "xvfb-run": ("-n -s -w", 0),
+    "rlwrap": ("", 0),
+    "numactl": ("", 0),
+    "prlimit": ("", 0),
+    "chrt": ("", 1),
+    "setarch": ("", 1),
+    "linux64": ("", 0),
+    "cgexec": ("-g", 0),
+    "screen": ("-S", 0),
     "uv": ("", -1),
     "poetry": ("", -1),
 }
@@ -64,6 +73,8 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "
 _PYTHONS = re.compile(r"(python|pypy)[0-9.]*$")
 _NODES = frozenset({"node", "nodejs", "deno", "bun", "ts-node", "tsx"})
 _OTHERS = {"perl": "eE", "ruby": "e", "php": "r", "lua": "e", "Rscript": "e", "osascript": "e"}
+_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_HARMLESS_OPTIONS = frozenset({"-i", "-l", "-u", "-B", "-e", "-x", "-eu", "-ex"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -76,7 +87,7 @@ def inner_of(command: Command) -> Iterator[Command | Script]:
         yield from _of_shell(command)
     elif name == "eval" and command.arguments:
         yield Script(word=_joined(command.arguments), language=Language.SHELL, via=command)
-    elif name in ("su", "runuser", "script", "sg", "watch", "ssh-agent"):
+    elif name in ("su", "runuser", "script", "sg", "watch", "flock"):
         yield from _of_option_c(command)
     elif name in ("find", "fd"):
         yield from _of_find(command)
@@ -85,6 +96,10 @@ def inner_of(command: Command) -> Iterator[Command | Script]:
             _, equals, body = word.text.partition("=")
             if equals:
                 yield Script(word=known(body), language=Language.SHELL, via=command)
+    elif name in ("mapfile", "readarray", "compgen", "complete"):
+        for option, word in pairwise(command.arguments):
+            if option.text == "-C":
+                yield Script(word=word, language=Language.SHELL, via=command)
     elif name == "trap" and len(command.arguments) > 1:
         yield Script(word=command.arguments[0], language=Language.SHELL, via=command)
     elif _PYTHONS.match(name):
@@ -102,13 +117,11 @@ def is_interpreter(name: str) -> bool:
 def reads_program(command: Command) -> Language | bool | None:
     """The language of the program that it takes from its input; False when it takes none from there."""
     name = command.name
+    if name in (".", "source"):
+        return Language.SHELL if command.texts[:1] and command.texts[0] in _STDIN else False
     if not is_interpreter(name):
         return False
-    rest = [
-        text
-        for text in command.texts
-        if text not in ("-", "-i", "-l", "-u", "-B", "-e", "-x", "-eu", "-ex")
-    ]
+    rest = [text for text in command.texts if text not in _STDIN and text not in _HARMLESS_OPTIONS]
     if name in SHELLS and any(re.fullmatch(r"-\w*s\w*", text) for text in command.texts):
         rest = []
     if rest and not all(text.startswith("-") and text[1:2] not in "cmep" for text in rest):
@@ -143,7 +156,7 @@ def _wrapped(command: Command) -> Iterator[Command | Script]:
             break
         if text.startswith("-") and len(text) > 1:
             del words[: 2 if text in options else 1]
-        elif _ASSIGNMENT.match(text):
+        elif _ASSIGNMENT.match(text) or text == "-":
             words.pop(0)
         else:
             break
@@ -193,6 +206,10 @@ def _of_option_c(command: Command) -> Iterator[Script]:
     for number, word in enumerate(words):
         if word.text in ("-c", "--command", "-qc", "-lc") and number + 1 < len(words):
             yield Script(word=words[number + 1], language=Language.SHELL, via=command)
+            return
+        attached = word.text.removeprefix("--command=").removeprefix("-c")
+        if attached != word.text and attached:
+            yield Script(word=known(attached, word.sources), language=Language.SHELL, via=command)
             return
     if command.name == "watch":
         rest = [word for word in words if not word.text.startswith("-") and not word.text.isdigit()]
