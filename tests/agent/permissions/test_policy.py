@@ -135,6 +135,8 @@ def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
         "let 'x=a[$(git push)]'",
         "x='a[$(git push)]'; ((x))",
         ". <(echo git push)",
+        "ls\0; git push",
+        "git pu\u0455h",
         "rev <<< 'hsup tig' | sh",
         "a|" * 7000,
     ],
@@ -186,6 +188,8 @@ def test_what_only_looks_denied_is_not(command: str) -> None:
         ("# only a comment", "deny"),
         ("git() { rm -rf x; }; git status", "deny"),
         ("git s\\\ntatus", "deny"),
+        ("git commit -m 'caf\u00e9 \U0001f600'", "allow"),
+        ("gi\u00e9 status", "deny"),
     ],
 )  # fmt: skip
 def test_an_allow_covers_every_simple_command_or_none(command: str, expected: str) -> None:

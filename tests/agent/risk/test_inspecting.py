@@ -138,6 +138,12 @@ def test_a_finding_says_where_and_why() -> None:
     assert report.is_whole
 
 
+def test_an_excerpt_can_be_shown_on_a_terminal() -> None:
+    (found,) = inspect("sudo \x1b[2J\u00e9" + "x" * 500, Language.SHELL).findings
+    assert found.excerpt.isprintable()
+    assert len(found.excerpt) == 120
+
+
 def test_what_a_program_within_a_program_does_lies_where_the_outer_one_runs_it() -> None:
     (found,) = inspect("import os\nos.system('''ls\nsudo id''')", Language.PYTHON).findings
     assert (found.line, found.column, found.excerpt) == (2, 1, "sudo id")

@@ -132,3 +132,13 @@ def test_programs_within_programs_are_followed_only_so_far() -> None:
         code = "eval " + "'" + code.replace("'", "'\\''") + "'"
     report = inspect(code, Language.SHELL)
     assert "too-deep" in {found.rule for found in report.findings}
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_letters_of_every_script_are_taken(language: Language) -> None:
+    """The shell's grammar alone would end the process at letters beyond ASCII."""
+    for start in range(0x80, 0x110000, 0x1357):
+        letters = "".join(
+            chr(start + step) for step in range(4) if not 0xD800 <= start + step < 0xE000
+        )
+        inspect(f"x {letters}{{a}} ${letters} '{letters}' {letters}=1", language)

@@ -22,7 +22,7 @@ from crucible.agent.risk.inspection import (
     parse,
     unread,
 )
-from crucible.agent.risk.places import HOLE, Place, place_of
+from crucible.agent.risk.places import FOREIGN, HOLE, Place, place_of
 from crucible.agent.risk.report import Language
 from crucible.agent.risk.shell.commands import UNKNOWN_WORD, Command, Redirect, Script, Word
 from crucible.agent.risk.shell.reaching import git_verb
@@ -89,7 +89,8 @@ class _Splitter(Reader):
         self._nodes = 0
 
     def run(self) -> None:
-        if len(self._code) > MAX_CHARACTERS or is_too_dense(self._code) or HOLE in self._code:
+        is_odd = any(mark in self._code for mark in (HOLE, FOREIGN, "\0"))
+        if len(self._code) > MAX_CHARACTERS or is_too_dense(self._code) or is_odd:
             self.is_whole = False
             return
         root = parse(self._code, Language.SHELL)
@@ -154,7 +155,7 @@ class _Splitter(Reader):
             return
         if self._nesting >= MAX_NESTING:
             raise _TooMuch
-        within = _Splitter(word.text, nesting=self._nesting + 1)
+        within = _Splitter(word.text.replace(FOREIGN, "\ufffd"), nesting=self._nesting + 1)
         within.run()
         for simple in within.found:
             self._keep(simple)
@@ -180,13 +181,18 @@ class _Splitter(Reader):
 
 
 def _simple(command: Command) -> Simple:
-    prefix = [_quoted(f"{name}={word.shape}") for name, word in command.assignments]
-    shapes = [word.shape for word in command.words]
+    prefix = [_quoted(f"{name}={_open(word.shape)}") for name, word in command.assignments]
+    shapes = [_open(word.shape) for word in command.words]
     directory, _, base = shapes[0].rpartition("/")
     written = [base if directory in _BIN else shapes[0], *shapes[1:]]
-    texts = [[word.text for word in command.words], shapes]
+    texts = [[_open(word.text) for word in command.words], shapes]
     forms = dict.fromkeys(form for words in texts for form in _forms(words))
     return Simple(written=" ".join([*prefix, _joined(written)]), forms=tuple(forms))
+
+
+def _open(text: str) -> str:
+    """A character that is not ASCII may be any."""
+    return text.replace(FOREIGN, HOLE)
 
 
 def _forms(words: list[str]) -> Iterable[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from crucible.agent.risk.places import FOREIGN
 from crucible.agent.risk.report import Finding, Language, Report
 from crucible.agent.risk.rules import RULES
 
@@ -25,6 +27,7 @@ MAX_FINDINGS = 100
 MAX_SECONDS = 5.0
 _EXCERPT = 120
 _MAX_UNPARSED = 10
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 # Of the pieces that the parser puts in where it misses one, those that have a name; other empty nodes are innocent.
 _MISSED = frozenset({"identifier", "property_identifier", "word", "variable_name"})
 
@@ -134,6 +137,9 @@ class Inspection:
         if len(code) > MAX_CHARACTERS or (language is Language.SHELL and is_too_dense(code)):
             self.miss("too-large", text=code[:_EXCERPT])
             return
+        if language is Language.SHELL and "\0" in code:
+            # No shell is given one, and the parser takes it for the end.
+            self.miss("unparsed", text=code)
         root = parse(code, language)
         for node in unread(root):
             self.unparsed(node)
@@ -170,9 +176,14 @@ def parse(code: str, language: Language) -> SgNode:
 
     # Half of a surrogate pair cannot be handed to the parser; nor can it be run.
     clean = code.encode("utf-8", "replace").decode("utf-8")
+    if language is Language.SHELL:
+        # The scanner of this grammar looks letters up in a table that only ASCII has, and crashes beyond it.
+        clean = _BEYOND_ASCII.sub(FOREIGN, clean)
     return SgRoot(clean, _GRAMMARS[language]).root()
 
 
 def _excerpt(text: str) -> str:
-    line = text.strip().partition("\n")[0]
+    """One line that may be shown on a terminal."""
+    line = text.strip().partition("\n")[0][: 2 * _EXCERPT]
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 # Stands in a text for a part that is not known before the program runs. Of the private use area: no code has it.
 HOLE = "\ue0ff"
+# Stands in a shell program for a character that is not ASCII.
+FOREIGN = "\x1a"
 WORKSPACE = "/workspace"
 HOME = "/root"
 

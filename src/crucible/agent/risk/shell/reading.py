@@ -66,7 +66,7 @@ class Reader:
     """Subclasses say what is done with a command, an assignment, a variable, and with what does not parse."""
 
     def __init__(self, code: str) -> None:
-        self._code = code.encode("utf-8", "replace").decode("utf-8")
+        self._code = code
         self._variables: dict[str, Piece] = {}
         self.directory = WORKSPACE
 
