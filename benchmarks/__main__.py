@@ -16,6 +16,7 @@ from benchmarks import (
     copies,
     crowd,
     guests,
+    ledger,
     machine,
     memory,
     pulls,
@@ -35,6 +36,7 @@ from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
 FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory")
+FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "ledger")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -95,6 +97,7 @@ def _families(
         "streams": lambda: streams.measure(place, rounds=1 if is_quick else 10),
         "pulls": lambda: pulls.measure(place, rounds=1 if is_quick else 5),
         "memory": lambda: memory.measure(place, runner, rounds=10 if is_quick else 200),
+        "ledger": lambda: ledger.measure(place, runner, rounds=5 if is_quick else 50),
     }
 
 

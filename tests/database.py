@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -46,21 +47,33 @@ def database(database_url: str) -> Iterator[Database]:
     made.close()
 
 
+# Once per process, not once for each `conftest.py` that has these fixtures.
+_shared: dict[str, Any] = {}
+
+
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Brought up to date once, and copied for each test."""
-    path = tmp_path_factory.mktemp("template") / "crucible.db"
-    made = Database(f"sqlite:///{path}")
-    made.open()
-    made.close()
-    return path
+    if "template" not in _shared:
+        path = tmp_path_factory.mktemp("template") / "crucible.db"
+        made = Database(f"sqlite:///{path}")
+        made.open()
+        made.close()
+        _shared["template"] = path
+    found: Path = _shared["template"]
+    return found
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[Postgresql]:
+def postgresql(request: pytest.FixtureRequest) -> Postgresql:
     """One server for all tests of this process, gone with it."""
-    with tempfile.TemporaryDirectory(prefix="pg-") as name, _serving(Path(name)) as server:
-        yield server
+    if "server" not in _shared:
+        running = contextlib.ExitStack()
+        request.config.add_cleanup(running.close)
+        name = running.enter_context(tempfile.TemporaryDirectory(prefix="pg-"))
+        _shared["server"] = running.enter_context(_serving(Path(name)))
+    found: Postgresql = _shared["server"]
+    return found
 
 
 class Postgresql:

@@ -6,15 +6,19 @@ import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import Run
+from tests.docs.pages import ROOT, Page
 from tests.ledger.records import RUN, problems, recorded, step, steps, verdict
 
 from crucible.errors import BadEntry, ContentGone, ContentTooLarge, RunMissing, RunTaken
 from crucible.ledger import contents
 from crucible.ledger.ledger import Ledger, Recorded
 from crucible.ledger.steps import Kind
+
+GUIDE = ROOT / "docs" / "guides" / "ledger.md"
 
 
 async def test_what_was_appended_is_read_back(ledger: Ledger, run: Run) -> None:
@@ -249,3 +253,13 @@ async def test_contents_that_no_entry_names_go_with_an_erasure(
     assert ledger.contents.read(RUN, new) == b"new"
     assert not draft.exists()
     assert problems(verdict(ledger)) == []
+
+
+async def test_the_guide_goes_as_it_is_written(
+    run: Run, tmp_path: Path, database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = Page(path=GUIDE, text=GUIDE.read_text("utf-8")).blocks("python")
+    names: dict[str, Any] = {}
+    exec(block, names)
+    await names["record"](tmp_path / "home", database_url)
+    assert capsys.readouterr().out == "1 b'hello\\n'\n"
