@@ -94,6 +94,7 @@ class Postgresql:
             made = Database(self.url("prepared"))
             made.open()
             made.close()
+            self._wait_until_left("prepared")
             self._has_template = True
         with self.empty("TEMPLATE prepared") as url:
             yield url
@@ -104,6 +105,13 @@ class Postgresql:
         self.execute(f"CREATE DATABASE {name} {source}")
         yield self.url(name)
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _wait_until_left(self, name: str) -> None:
+        """A server notices a moment later that a client has gone, and copies no database that is in use."""
+        query = b"SELECT count(*) FROM pg_stat_activity WHERE datname = %s"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            while connection.execute(query, [name]).fetchone() != (0,):
+                time.sleep(0.02)
 
     def execute(self, statement: str, name: str = "postgres") -> None:
         with psycopg.connect(self.url(name), autocommit=True) as connection:

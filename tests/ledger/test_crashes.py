@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Run
 from tests.ledger.records import RUN, head_file, recorded, step, verdict
 
-from crucible.errors import LedgerBroken
+from crucible.errors import LedgerBroken, LedgerUnwritable
 from crucible.ledger import settling
 from crucible.ledger.heads import Head, Heads
 from crucible.ledger.ledger import Ledger
@@ -121,9 +121,11 @@ def test_a_disk_that_fails_is_told_and_tried_again(
     with monkeypatch.context() as patched:
         patched.setattr(settling, "settle", fail)
         run(ledger.append(RUN, step(), b"in"))
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(LedgerUnwritable, match="No space"):
             ledger.settle()
-    assert verdict(ledger).head_behind == 1
+        with pytest.raises(LedgerUnwritable, match="No space"):
+            run(ledger.append(RUN, step()))
+    assert (verdict(ledger).count, verdict(ledger).head_behind) == (5, 1)
     ledger.settle()
     assert verdict(ledger).head_behind == 0
     ledger.close()
@@ -143,3 +145,14 @@ async def test_a_damaged_head_stops_what_would_hide_it(
             await later.append(RUN, step())
         later.close()
         assert path.read_bytes() == damaged
+
+
+async def test_a_content_that_cannot_be_written_leaves_no_entry(
+    ledger: Ledger, run: Run, tmp_path: Path
+) -> None:
+    await ledger.open_run(RUN)
+    (tmp_path / "home" / "ledger" / "blobs").write_text("in the way")
+    with pytest.raises(LedgerUnwritable):
+        await ledger.append(RUN, step(), b"in")
+    assert await ledger.entries(RUN) == []
+    assert verdict(ledger).is_whole

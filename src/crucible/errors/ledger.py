@@ -63,6 +63,18 @@ class LedgerBroken(CrucibleError):
         )
 
 
+class LedgerUnwritable(CrucibleError):
+    """A file beside the database could not be written. Nothing is recorded until that works again."""
+
+    code = "ledger-unwritable"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"What belongs to a run cannot be written to the state directory: {reason}",
+            hint="Free some space there, or look who owns it",
+        )
+
+
 class KeyUnusable(SetupError):
     code = "key-unusable"
 

@@ -10,8 +10,9 @@ import asyncio
 import base64
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from crucible.errors import ContentGone, LedgerBroken, RunMissing, RunTaken
+from crucible.errors import ContentGone, LedgerBroken, LedgerUnwritable, RunMissing, RunTaken
 from crucible.ledger import erasing, reading, rows
 from crucible.ledger.canonical import Plain
 from crucible.ledger.chain import (
@@ -165,6 +166,7 @@ class Ledger:
             return []
         checked = [check_step(recorded.step) for recorded in steps]
         self._check_head(run)
+        self._settler.check()
         files: list[Path] = []
         for fields, recorded in zip(checked, steps, strict=True):
             fields["input"] = self._keep(run, recorded.input, files)
@@ -201,7 +203,8 @@ class Ledger:
             rows.add_run(connection, opening, first)
             # Before others see the run: one without a head has lost it.
             signature = base64.b64decode(self._sign(run, 0, first))
-            self.heads.write(Head(run=run, count=0, hash=first), opening.key, signature)
+            with _writing():
+                self.heads.write(Head(run=run, count=0, hash=first), opening.key, signature)
 
         try:
             self.database.do(work)
@@ -271,7 +274,8 @@ class Ledger:
     def _keep(self, run: str, content: bytes | None, files: list[Path]) -> str | None:
         if content is None:
             return None
-        name = self.contents.add(run, content)
+        with _writing():
+            name = self.contents.add(run, content)
         files.append(self.contents.path(run, name))
         return name
 
@@ -290,6 +294,14 @@ class Ledger:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._threads, work))
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LedgerUnwritable(error.strerror or str(error)) from None
 
 
 def contents_of(home: Path) -> Contents:

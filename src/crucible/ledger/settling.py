@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from crucible.errors import LedgerUnwritable
 from crucible.ledger.files import settle
 from crucible.ledger.heads import Head, Heads
 from crucible.store.database import Database
@@ -32,15 +33,18 @@ class Settling:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="settling")
 
     def add(self, head: Head, signature: bytes, files: list[Path]) -> None:
-        """Raises what went wrong with those before; then these are tried again with them."""
         with self._lock:
-            failed = self._working if self._working is not None and self._working.done() else None
             self._keep(head, signature)
             self._files += files
-            if self._working is None or failed is not None:
+            if self._working is None or self._working.done():
                 self._working = self._thread.submit(self._work)
-        if failed is not None:
-            failed.result()
+
+    def check(self) -> None:
+        """Before more is recorded: raises LedgerUnwritable if what was added could not be brought to disk even now."""
+        with self._lock:
+            has_failed = self._working is not None and self._working.done()
+        if has_failed:
+            self.wait()
 
     def wait(self) -> None:
         """Until all that was added is safe. Raises what went wrong with it."""
@@ -68,11 +72,13 @@ class Settling:
                     return
             try:
                 self._settle(heads, files)
-            except BaseException:
+            except BaseException as error:
                 with self._lock:
                     for head, signature in heads.values():
                         self._keep(head, signature)
                     self._files += files
+                if isinstance(error, OSError):
+                    raise LedgerUnwritable(error.strerror or str(error)) from None
                 raise
 
     def _settle(self, heads: dict[str, tuple[Head, bytes]], files: list[Path]) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from crucible.errors import DatabaseFailed, DatabaseUnreachable
 from crucible.store.address import parse, shown
 from crucible.store.engines import make_engine, reading, settle_log
 from crucible.store.opening import bring_up_to_date
@@ -81,8 +82,10 @@ class Database:
     def settle(self) -> None:
         """Returns when what was committed before survives a loss of power. A server sees to that itself."""
         if self._is_file:
-            with translated(self.place):
+            try:
                 settle_log(self._url)
+            except OSError as error:
+                raise DatabaseFailed(self.place, error.strerror or str(error)) from None
 
     def close(self) -> None:
         """Waits for what has begun. Used again, it is opened again."""
@@ -114,14 +117,20 @@ class Database:
             return self._engine
         with self._opening:
             if self._engine is None:
-                engine = make_engine(self._url)
-                try:
-                    bring_up_to_date(engine)
-                except BaseException:
-                    engine.dispose()
-                    raise
-                self._engine = engine
+                self._engine = self._reached()
             return self._engine
+
+    def _reached(self) -> Engine:
+        try:
+            engine = make_engine(self._url)
+            try:
+                bring_up_to_date(engine)
+            except BaseException:
+                engine.dispose()
+                raise
+        except OSError as error:
+            raise DatabaseUnreachable(self.place, error.strerror or str(error)) from None
+        return engine
 
 
 def _threads(most: int) -> ThreadPoolExecutor:

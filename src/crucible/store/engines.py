@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 
 BUSY_S = 30.0
 _READS_ONLY = "crucible_reads_only"
-_CONNECT_S = 10
+_CONNECT_S = 30
 _POOL_SIZE = 8
 
 

@@ -36,8 +36,6 @@ def translated(place: str) -> Iterator[None]:
         raise _named(place, error) from None
     except exc.TimeoutError:
         raise DatabaseBusy(place, BUSY_S) from None
-    except OSError as error:
-        raise DatabaseUnreachable(place, error.strerror or str(error)) from None
 
 
 def _named(place: str, error: exc.DBAPIError) -> CrucibleError:
