@@ -35,8 +35,9 @@ from crucible.config import load_config
 from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
-FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory")
-FAMILIES = ("starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "ledger")
+FAMILIES = (
+    "starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory", "ledger",
+)  # fmt: skip
 
 
 def main(words: list[str] | None = None) -> int:

@@ -81,6 +81,12 @@ class LedgerBroken(CrucibleError):
     code = "ledger-broken"
 
 
+class LedgerUnwritable(CrucibleError):
+    """A file beside the database could not be written. Nothing is recorded until that works again."""
+
+    code = "ledger-unwritable"
+
+
 class McpFailed(CrucibleError):
     """An MCP server did not do what it was asked."""
 
