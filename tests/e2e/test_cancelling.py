@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import SMALL, Run
 from tests.e2e.leftovers import leftovers
 
 from crucible import assemble
@@ -25,7 +25,6 @@ from crucible.sandbox.manager import Manager
 from crucible.sandbox.records import Records
 from crucible.sandbox.session import Command
 from crucible.sandbox.snapshots import Snapshots
-from crucible.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.vm
 
@@ -74,12 +73,12 @@ def canceller(monkeypatch: pytest.MonkeyPatch) -> Canceller:
 
 
 @pytest.fixture(scope="module")
-def manager(module_home: Path, run: Run) -> Iterator[Manager]:
+def manager(small_home: Path, run: Run) -> Iterator[Manager]:
     """With a running sandbox `box` and a snapshot `moment` of it."""
-    made = assemble.manager(Config(home=module_home))
+    made = assemble.manager(Config(home=small_home))
 
     async def prepare() -> None:
-        await made.create("box", SandboxSpec())
+        await made.create("box", SMALL)
         await made.start("box")
         await Snapshots(made).take("box", "moment")
 
@@ -111,7 +110,7 @@ async def test_a_temporary_sandbox_leaves_nothing(
     manager: Manager, canceller: Canceller, run: Run
 ) -> None:
     async def work() -> None:
-        async with manager.open(SandboxSpec()) as held:
+        async with manager.open(SMALL) as held:
             await held.machine.run(Command(argv=[b"true"]))
 
     async for step in each_step(canceller, work):
@@ -119,11 +118,11 @@ async def test_a_temporary_sandbox_leaves_nothing(
 
 
 async def test_a_start_is_undone(manager: Manager, canceller: Canceller, run: Run) -> None:
-    await manager.create("new", SandboxSpec())
+    await manager.create("new", SMALL)
     async for step in each_step(canceller, lambda: manager.start("new")):
         if manager.records.find("new").state == "running":
             await manager.remove("new", force=True)
-            await manager.create("new", SandboxSpec())
+            await manager.create("new", SMALL)
         assert leftovers(manager.config.home) == [], step
     await manager.remove("new", force=True)
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from tests.conftest import ROOT, own_home
+from tests.conftest import ROOT, SMALL
 from tests.e2e.dying import STEPS_FILE
 from tests.e2e.leftovers import leftovers
 
@@ -31,6 +31,7 @@ from crucible.sandbox.records import SandboxRecord, open_records
 pytestmark = pytest.mark.vm
 
 NOBODY = ""
+SPEC = {"memory_mib": SMALL.memory_mib}
 Habits = Mapping[str, int]
 USUAL: Habits = MappingProxyType({})
 
@@ -154,20 +155,19 @@ class Mortals:
 
 
 @pytest.fixture(scope="module")
-def mortals(prepared_home: Path) -> Iterator[Mortals]:
-    with own_home(prepared_home) as home:
-        found = Mortals(home)
-        try:
-            yield found
-        finally:
-            found.close()
+def mortals(small_home: Path) -> Iterator[Mortals]:
+    found = Mortals(small_home)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 @pytest.fixture(scope="module")
 def box(mortals: Mortals) -> str:
     """A running sandbox with a file in it that was never synced, and a snapshot of that."""
     mortals.owner()
-    mortals.ask("create", name="box", spec={}, start=True)
+    mortals.ask("create", name="box", spec=SPEC, start=True)
     mortals.says("box", "sh", "-c", "echo kept > /workspace/note")
     mortals.ask("snapshot", name="box", tag="moment")
     return "box"
@@ -217,9 +217,9 @@ def check(mortals: Mortals, step: str) -> None:
 
 
 def test_a_create_is_done_or_undone(mortals: Mortals) -> None:
-    steps = mortals.steps("create", name="seen", spec={})
+    steps = mortals.steps("create", name="seen", spec=SPEC)
     for step in each(steps):
-        was_answered = mortals.dies("create", step, name="new", spec={})
+        was_answered = mortals.dies("create", step, name="new", spec=SPEC)
         check(mortals, step)
         assert mortals.state("new") in (("created",) if was_answered else ("", "created")), step
         if mortals.state("new"):
@@ -229,11 +229,11 @@ def test_a_create_is_done_or_undone(mortals: Mortals) -> None:
 
 def test_a_first_start_is_done_or_undone(mortals: Mortals) -> None:
     mortals.owner()
-    mortals.ask("create", name="new", spec={})
+    mortals.ask("create", name="new", spec=SPEC)
     steps = mortals.steps("start", name="new")
     for step in each(steps):
         mortals.ask("remove", name="new", force=True)
-        mortals.ask("create", name="new", spec={})
+        mortals.ask("create", name="new", spec=SPEC)
         was_answered = mortals.dies("start", step, name="new")
         check(mortals, step)
         assert mortals.state("new") in (("running",) if was_answered else ("created", "running")), (
@@ -394,7 +394,9 @@ def test_a_volume_is_the_old_or_the_new_one_whenever_its_keeper_dies(mortals: Mo
     """Two files that always say the same: a volume in which they differ is neither."""
 
     def begin(stamp: str) -> None:
-        mortals.ask("create", name="keeper", spec={"mounts": ["kept:/kept:volume"]}, start=True)
+        mortals.ask(
+            "create", name="keeper", spec={**SPEC, "mounts": ["kept:/kept:volume"]}, start=True
+        )
         mortals.says("keeper", "sh", "-c", WRITE_BOTH, "sh", stamp)
 
     mortals.owner()

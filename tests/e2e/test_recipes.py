@@ -1,11 +1,12 @@
-"""Recipes with real package managers: what they fetch from repositories of the tests' own is in the image, and their
-caches are not."""
+"""Recipes upon the base image, which is read as a layer once for all of them, and with real package managers: what they
+fetch from repositories of the tests' own is in the image, and their caches are not."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import shutil
+import struct
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.e2e.internet import internet
 from tests.e2e.mirrors import make_apt_repository, make_npm_registry, make_pip_index
 from tests.e2e.programs import Tree, add_busybox
 
+from crucible.images.oci.model import PulledImage
 from crucible.images.oci.reference import parse_reference
 from crucible.images.oci.store import Store
 
@@ -50,9 +52,25 @@ commands = ["wee > /result"]
 
 [env]
 npm_config_registry = "http://npm.example.com"
+NODE_OPTIONS = "--jitless"
 
 [packages]
 npm = ["wee"]
+"""
+MARKED = """
+base = "base"
+workdir = "/srv"
+commands = ["set -e; cat /usr/bin/tool; id -u > who", "python3 /usr/bin/mark who"]
+
+[files]
+"/bin/tool" = "tool"
+"/bin/mark" = "mark"
+"""
+MAY_CHOWN = struct.pack("<IIIII", 0x02000001, 1 << 0, 0, 0, 0)
+MARK = f"""
+import os, sys
+os.setxattr(sys.argv[1], "user.note", b"kept")
+os.setxattr(sys.argv[1], "security.capability", {MAY_CHOWN!r})
 """
 
 
@@ -111,28 +129,54 @@ def test_npm_installs_what_a_recipe_names_and_leaves_no_cache(
     assert [name for name in made if is_cache(name)] == []
 
 
-def build(crucible: CommandLine, context: Path, file: str, name: str, *more: str) -> None:
+def test_a_recipe_upon_the_base_image_has_its_files_its_user_and_what_its_commands_left(
+    crucible_there: CommandLine, module_home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "app.toml").write_text(MARKED)
+    (tmp_path / "tool").write_text("gone")
+    (tmp_path / "mark").write_text(MARK)
+    said = build(crucible_there, tmp_path, "app.toml", "localhost/marked:1")
+    assert "\ngone" in said
+    image = stored(module_home, "localhost/marked:1")
+    assert (len(image.layers), image.config.user, image.config.workdir) == (5, "user", "/srv")
+    data = gzip.decompress(image.layers[-1].path.read_bytes())
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        headers = tar.getmember("srv/who").pax_headers
+    found = {key: value for key, value in headers.items() if "xattr" in key}
+    assert found == {
+        "SCHILY.xattr.user.note": "kept",
+        "SCHILY.xattr.security.capability": MAY_CHOWN.decode("latin-1"),
+    }
+
+
+def build(crucible: CommandLine, context: Path, file: str, name: str, *more: str) -> str:
+    """What it said."""
     words = ("image", "build", "-f", context / file, "-t", name)
     network = ("--network", "allowlist" if more else "off", *more)
     done = crucible(*words, *network, context, timeout=1200)
     assert done.returncode == 0, done.stderr.decode()
+    return done.stderr.decode()
+
+
+def stored(home: Path, name: str) -> PulledImage:
+    store = Store(home)
+    with store.opened():
+        image = store.find(str(parse_reference(name)))
+    assert image is not None
+    return image
 
 
 def files_of(home: Path, name: str, *, layers: int) -> dict[str, bytes]:
     """What so many layers on top hold, but for what is empty."""
-    store = Store(home)
     found = {}
-    with store.opened():
-        image = store.find(str(parse_reference(name)))
-        assert image is not None
-        for layer in image.layers[-layers:]:
-            data = gzip.decompress(layer.path.read_bytes())
-            with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-                for member in tar:
-                    if member.isreg() and member.size:
-                        content = tar.extractfile(member)
-                        assert content is not None
-                        found[member.name] = content.read()
+    for layer in stored(home, name).layers[-layers:]:
+        data = gzip.decompress(layer.path.read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            for member in tar:
+                if member.isreg() and member.size:
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    found[member.name] = content.read()
     return found
 
 

@@ -147,8 +147,11 @@ def _python_with(*names: str) -> Tree:
     tree = Tree()
     tree.add_program(Path(sys.executable).resolve(), "usr/bin/python3")
     standard = Path(sysconfig.get_path("stdlib"))
-    unneeded = ("test", "tests", "idlelib", "tkinter", "ensurepip", "site-packages")
-    tree.add(standard, without=(*unneeded, "dist-packages"))
+    unneeded = ("test", "tests", "idlelib", "lib2to3", "pydoc_data", "tkinter", "ensurepip")
+    configuration = (
+        f"config-{sys.version_info.major}.{sys.version_info.minor}-{sys.implementation._multiarch}"
+    )
+    tree.add(standard, without=(*unneeded, configuration, "site-packages", "dist-packages"))
     extensions = [*standard.glob("lib-dynload/*.so")]
     for distribution in _needed(names):
         for file in distribution.files or ():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import CommandLine
+from tests.conftest import SMALL, CommandLine
 from tests.e2e.leftovers import leftovers
 
 from crucible.backends.qemu import disks, parcel, saved
@@ -32,15 +32,15 @@ while True:
     with open("/tmp/.state", "w") as file:
         file.write(f"{os.getpid()} {secret} {count}")
     os.rename("/tmp/.state", "/tmp/state")
-    time.sleep(0.02)
+    time.sleep(0.1)
 """
 
 
 @pytest.fixture(scope="module")
-def crucible(module_home: Path) -> Iterator[CommandLine]:
+def crucible(small_home: Path) -> Iterator[CommandLine]:
     """With a sandbox `box` in which a counter runs, and a snapshot `moment` of it."""
-    command_line = CommandLine(module_home)
-    command_line.ok("create", "box", "--start")
+    command_line = CommandLine(small_home)
+    command_line.ok("create", "box", "--start", "--memory", f"{SMALL.memory_mib}M")
     command_line.ok("exec", "--detach", "box", "python3", "-c", COUNTER)
     wait_for_count(command_line, "box")
     command_line.ok("exec", "box", "sh", "-c", "echo before > /workspace/note; sync")

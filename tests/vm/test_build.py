@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import tarfile
 import threading
 from pathlib import Path
@@ -39,13 +38,6 @@ RUN set -e; echo "word $WORD $KEPT $PWD $(id -u)"; \\
     mv /lower/moved /lower/there; \\
     echo a > first; ln first second; ln -s first third; chmod 4711 first; chown 5:6 third -h; \\
     echo seen > /run/unseen; echo mine > /etc/hostname; echo kept > /etc/kept
-"""
-
-MAY_CHOWN = struct.pack("<IIIII", 0x02000001, 1 << 0, 0, 0, 0)
-MARK = f"""
-import os, sys
-os.setxattr(sys.argv[1], "user.note", b"kept")
-os.setxattr(sys.argv[1], "security.capability", {MAY_CHOWN!r})
 """
 
 
@@ -211,30 +203,6 @@ def test_a_step_has_nothing_of_the_host(
 
 
 OURS = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "SHLVL", "TERM"}
-
-
-def test_the_base_image_can_be_built_upon_by_a_recipe(
-    command_line: CommandLine, module_home: Path, context: Path
-) -> None:
-    recipe = context / "app.toml"
-    recipe.write_text(
-        'base = "base"\nworkdir = "/srv"\n'
-        'commands = ["set -e; cat /usr/bin/tool; id -u > who", "python3 /usr/bin/mark who"]\n'
-        '[files]\n"/bin/tool" = "lower/gone"\n"/bin/mark" = "mark"\n'
-    )
-    (context / "mark").write_text(MARK)
-    words = ("image", "build", "-f", str(recipe), "-t", "app:1", "-m", "256M", str(context))
-    done = command_line(*words, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert b"\ngone" in done.stderr
-    image = stored(module_home)
-    assert (len(image.layers), image.config.user, image.config.workdir) == (5, "user", "/srv")
-    headers = members(image)["srv/who"].pax_headers
-    found = {key: value for key, value in headers.items() if "xattr" in key}
-    assert found == {
-        "SCHILY.xattr.user.note": "kept",
-        "SCHILY.xattr.security.capability": MAY_CHOWN.decode("latin-1"),
-    }
 
 
 def leftovers(home: Path) -> list[str]:

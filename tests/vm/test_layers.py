@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
-from tests.conftest import Run
+from tests.conftest import SMALL, Run
 from tests.vm.conftest import shell
 from tests.vm.test_jail import digests
 
@@ -28,7 +28,6 @@ from crucible.errors import DiskTooDeep
 from crucible.sandbox.holding import handle_of
 from crucible.sandbox.manager import Held, Manager
 from crucible.sandbox.snapshots import Snapshots
-from crucible.sandbox.spec import SandboxSpec
 from crucible.sandbox.takeover import take_over
 from crucible.system import require
 
@@ -38,6 +37,11 @@ FREEZES = 40
 KEPT = (1, 20, 40)
 # So slow that it does not end while a test looks.
 BYTES_A_SECOND = 1
+
+
+@pytest.fixture(scope="module")
+def module_home(small_home: Path) -> Path:
+    return small_home
 
 
 def machine_of(held: Held) -> QemuMachine:
@@ -86,7 +90,7 @@ def is_in_order(held: Held) -> bool:
 
 @asynccontextmanager
 async def sandbox(manager: Manager, name: str = "box") -> AsyncIterator[Held]:
-    await manager.create(name, SandboxSpec())
+    await manager.create(name, SMALL)
     await manager.start(name)
     try:
         yield manager.running(name)
@@ -166,7 +170,7 @@ def history(manager: Manager, module_home: Path, run: Run) -> Iterator[History]:
         return seen._replace(shared_before=before, sums_at=at)
 
     async def begin() -> Held:
-        await manager.create("much-copied", SandboxSpec())
+        await manager.create("much-copied", SMALL)
         await manager.start("much-copied")
         return manager.running("much-copied")
 
@@ -411,7 +415,7 @@ async def test_a_merge_that_cannot_be_written_leaves_the_disk_working(
 
     with monkeypatch.context() as patch:
         patch.setattr(jail, "spawn", limited)
-        await manager.create("box", SandboxSpec())
+        await manager.create("box", SMALL)
         await manager.start("box")
     try:
         held = manager.running("box")
