@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,20 @@ from crucible import assemble
 from crucible.agent.options import CheckpointWish, SandboxWish, SessionOptions
 from crucible.agent.places.checkpoints import Checkpoints
 from crucible.agent.places.opening import SandboxRoom, Wanted
-from crucible.agent.places.workplaces import wanted_of
+from crucible.agent.places.wishes import SandboxPlaces, wanted_of
 from crucible.config import Config
-from crucible.errors import BadSetting, PathRefused, SnapshotMissing
+from crucible.errors import BadName, BadSetting, PathRefused, SnapshotMissing
 from crucible.sandbox.executions import Executions
 from crucible.sandbox.records import SnapshotRecord
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[SandboxRoom]:
+    manager = assemble.manager(Config(home=tmp_path / "home"))
+    yield SandboxRoom(manager=manager, executions=Executions(manager), snapshots=Snapshots(manager))
+    manager.records.close()
 
 
 def kept(room: SandboxRoom, tag: str, sandbox: str, at: float) -> Path:
@@ -35,12 +43,9 @@ def kept(room: SandboxRoom, tag: str, sandbox: str, at: float) -> Path:
     return directory
 
 
-def test_the_oldest_checkpoints_are_forgotten_and_nobody_elses(tmp_path: Path) -> None:
+def test_the_oldest_checkpoints_are_forgotten_and_nobody_elses(room: SandboxRoom) -> None:
     async def play() -> None:
-        manager = assemble.manager(Config(home=tmp_path))
-        room = SandboxRoom(
-            manager=manager, executions=Executions(manager), snapshots=Snapshots(manager)
-        )
+        manager = room.manager
         oldest = kept(room, "agent-1", "agent-s", 1.0)
         for number in (3, 2, 4):
             kept(room, f"agent-{number}", "agent-s", float(number))
@@ -56,7 +61,6 @@ def test_the_oldest_checkpoints_are_forgotten_and_nobody_elses(tmp_path: Path) -
             await checkpoints.forget(foreign)
         await checkpoints.forget_all()
         assert {one.tag for one in manager.records.snapshots()} == {"mine", "agent-other"}
-        manager.records.close()
 
     asyncio.run(play())
 
@@ -73,7 +77,7 @@ def test_a_session_that_wishes_nothing_has_no_network() -> None:
 
 def test_hosts_are_all_that_may_be_reached(tmp_path: Path) -> None:
     wish = SandboxWish(
-        image="python", network="full", hosts=("pypi.org",), directory=str(tmp_path),
+        image="python", hosts=("pypi.org",), directory=str(tmp_path),
         memory_mib=1000, environment={"A": "b"},
     )  # fmt: skip
     spec = wanted_for(wish).spec
@@ -82,10 +86,22 @@ def test_hosts_are_all_that_may_be_reached(tmp_path: Path) -> None:
     assert wanted_for(wish).host_directory == str(tmp_path.resolve())
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadSetting):
-        wanted_for(SandboxWish(network="some"))
-    with pytest.raises(BadSetting):
-        wanted_for(SandboxWish(memory_mib=1))
-    with pytest.raises(PathRefused):
-        wanted_for(SandboxWish(directory=str(tmp_path / "none")))
+def test_what_cannot_be_is_refused(tmp_path: Path, room: SandboxRoom) -> None:
+    places = SandboxPlaces(room)
+    for wish, error in (
+        (SandboxWish(network="some"), BadSetting),
+        (SandboxWish(memory_mib=1), BadSetting),
+        (SandboxWish(directory=str(tmp_path / "none")), PathRefused),
+    ):
+        with pytest.raises(error):
+            places.check(SessionOptions(sandbox=wish))
+    places.check(SessionOptions())
+
+
+def test_a_sandbox_is_called_after_its_session(room: SandboxRoom) -> None:
+    places = SandboxPlaces(room)
+    place = places.workplace("ses-1", SessionOptions(), had_sandbox=False)
+    assert place.name == "agent-ses-1"
+    assert place.place is None
+    with pytest.raises(BadName):
+        places.workplace("../x", SessionOptions(), had_sandbox=False)

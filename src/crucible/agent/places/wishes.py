@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from crucible.agent.options import SandboxWish, SessionOptions
-from crucible.agent.places.opening import SandboxRoom, Wanted
+from crucible.agent.places.opening import SandboxRoom, Wanted, name_of
 from crucible.agent.places.sandbox import SandboxWorkplace
 from crucible.errors import BadSetting
+from crucible.sandbox import seeding
 from crucible.sandbox.spec import SandboxSpec
 
+# A sandbox that nobody used for so long is stopped, and started again with its files when it is needed.
+IDLE_S = 3600.0
 _MODES = {"none": "off", "full": "full"}
 
 
 class SandboxPlaces:
-    """Gives each session its workplace: a sandbox of its own."""
+    """Gives each session its workplace: a sandbox of its own, called after it."""
 
     def __init__(self, room: SandboxRoom) -> None:
         self._room = room
 
     def check(self, options: SessionOptions) -> None:
+        """Raises BadSetting or PathRefused for what no sandbox can be."""
         spec_of(options.sandbox)
+        if options.sandbox.directory:
+            seeding.check_source(Path(options.sandbox.directory))
 
     def workplace(
         self, session: str, options: SessionOptions, *, had_sandbox: bool
     ) -> SandboxWorkplace:
-        wanted = Wanted(
-            spec=spec_of(options.sandbox),
-            host_directory=options.sandbox.directory or None,
-            checkpoints=options.checkpoints.keep,
-        )
-        return SandboxWorkplace(self._room, session, wanted, had_sandbox=had_sandbox)
+        # Its directory is not looked at again: a sandbox that has its copy needs it no more.
+        wanted = wanted_of(options)
+        return SandboxWorkplace(self._room, name_of(session), wanted, had_sandbox=had_sandbox)
+
+
+def wanted_of(options: SessionOptions) -> Wanted:
+    source = options.sandbox.directory
+    return Wanted(
+        spec=spec_of(options.sandbox),
+        host_directory=str(Path(source).resolve()) if source else None,
+        checkpoints=options.checkpoints.keep,
+    )
 
 
 def spec_of(wish: SandboxWish) -> SandboxSpec:
@@ -44,4 +57,10 @@ def spec_of(wish: SandboxWish) -> SandboxSpec:
         fields["image"] = wish.image
     if wish.hosts and mode == "off":
         mode = "allowlist"
-    return SandboxSpec(network=mode, allow=wish.hosts, environment=dict(wish.environment), **fields)
+    return SandboxSpec(
+        network=mode,
+        allow=tuple(wish.hosts),
+        environment=dict(wish.environment),
+        idle_timeout_s=IDLE_S,
+        **fields,
+    )
