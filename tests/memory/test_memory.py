@@ -228,6 +228,19 @@ async def test_what_has_expired_is_not_recalled_even_before_it_is_pruned(
     assert [fact.kind for fact in await memory.list(ANA)] == ["constraint"]
 
 
+async def test_what_has_expired_is_cleared_away_by_a_later_turn(
+    memory: Memory, clock: Clock
+) -> None:
+    await memory.extract_turn(ANA, "s1", 1, "I'm training for the Lisbon marathon.")
+    clock.pass_days(181)
+    await memory.extract_turn(ANA, "s2", 1, "I live in Porto.")
+    (old,) = await memory.list(ANA, states=("expired",))
+    assert old.kind == "goal"
+    clock.pass_days(366)
+    await memory.extract_turn(ANA, "s3", 1, "I live in Porto.")
+    assert await memory.list(ANA, states=("expired",)) == ()
+
+
 async def test_beyond_the_limit_the_least_worth_goes(database: Database, clock: Clock) -> None:
     memory = Memory(database, extractor=RuleExtractor(), policy=Policy(most_facts=5), clock=clock)
     kept = []

@@ -34,6 +34,8 @@ _LONGEST_QUERY = 2000
 _MOST_FILLED = 64
 # A fact that was found is marked so, but not each time anew.
 _MARK_AGAIN_S = 600.0
+_PRUNE_AGAIN_S = 86_400.0
+_MOST_PRUNED = 1000
 _WORDS_ONLY = "Only words were compared: {}"
 _OFF = "Memory is turned off"
 _log = logging.getLogger(__name__)
@@ -73,6 +75,7 @@ class Memory:
         self._policy = policy or Policy()
         self._clock = clock
         self._shelves = Shelves(embedder.model if embedder else "")
+        self._pruned_at: dict[str, float] = {}
 
     async def extract_turn(
         self, user: str, session: str, turn: int, user_text: str
@@ -89,10 +92,13 @@ class Memory:
         if not words:
             return ()
         found = keepable(await self._extractor.extract(words), self._policy.most_per_turn)
-        return await self._keep(
+        changes = await self._keep(
             user,
             [(one, Source(session=session, turn=turn, quote=one.quote)) for one in found],
         )
+        if changes:
+            await self._prune_once_a_day(user)
+        return changes
 
     async def remember(
         self,
@@ -240,6 +246,18 @@ class Memory:
             )
         else:
             await self._database.run(lambda c: records.set_enabled(c, user, is_enabled=is_enabled))
+
+    async def _prune_once_a_day(self, user: str) -> None:
+        now = self._clock()
+        if now - self._pruned_at.get(user, 0.0) < _PRUNE_AGAIN_S:
+            return
+        if len(self._pruned_at) >= _MOST_PRUNED:
+            self._pruned_at.clear()
+        self._pruned_at[user] = now
+        try:
+            await self.prune(user)
+        except ForgettingIncomplete as error:
+            _log.warning("while old memories were cleared away: %s", error.message)
 
     @property
     def _model(self) -> str:
