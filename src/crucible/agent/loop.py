@@ -19,6 +19,7 @@ from crucible.agent.messages import (
     UserMessage,
 )
 from crucible.agent.models.base import Answered, Model, Request
+from crucible.agent.models.embedded_prompts import ask_for_program
 from crucible.agent.parts import Parts
 from crucible.agent.pipeline import Program
 from crucible.agent.prompts import system_prompt
@@ -166,12 +167,15 @@ class Loop:
     ) -> Request:
         schema = turn.shape.schema if turn.shape else None
         told = schema if schema is not None and not model.profile.takes_schema else None
-        return Request(
+        request = Request(
             system=system_prompt(turn.intent, session.options.system, recalled, told),
             messages=tuple(session.messages),
             tools=tuple(tool.spec for tool in tools.values()),
             schema=schema,
         )
+        if turn.intent == "code" and model.profile.is_tiny and schema is None:
+            return ask_for_program(request)
+        return request
 
     async def _answer_open_calls(
         self, session: Session, turn: Turn, tools: dict[str, Tool]
