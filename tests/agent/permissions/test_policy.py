@@ -12,6 +12,7 @@ from crucible.agent.permissions import Policy, Verdict, parse_policy
 from crucible.agent.permissions.judging import PolicyJudge
 from crucible.agent.permissions.policy import always_rule
 from crucible.agent.risk import Language, Report, inspect
+from crucible.agent.skills.tools import tool_name
 from crucible.agent.tools.base import Code, Reach, Use
 from crucible.errors import BadPolicy
 
@@ -240,6 +241,12 @@ def test_a_denied_path_cannot_be_written_another_way() -> None:
         ("mcp__*", "mcp__other__read", "deny"),
         ("skill:web-fetch", "skill:web-fetch", "deny"),
         ("skill:web-fetch", "skill:web-fetcher", "allow"),
+        ("skill:web-fetch", "skill__web-fetch__get", "deny"),
+        ("skill:web-*", "skill__web-fetch__get", "deny"),
+        ("skill:web", "skill__web-fetch__get", "allow"),
+        ("skill:fetch", "mcp__fetch__get", "allow"),
+        ("skill:" + "long-" * 12, tool_name("long-" * 12, "get"), "deny"),
+        ("skill:" + "long-" * 11, tool_name("long-" * 12, "get"), "allow"),
         ("*", "python", "deny"),
         ("python(*)", "python", "deny"),
         ("python(import os*)", "python", "allow"),
@@ -247,6 +254,11 @@ def test_a_denied_path_cannot_be_written_another_way() -> None:
 )
 def test_rules_name_tools_by_pattern(rule: str, tool: str, expected: str) -> None:
     assert verdict({"deny": [rule]}, use(tool, "x = 1")) == expected
+
+
+def test_a_rule_for_a_skill_is_also_about_reading_it_to_the_model() -> None:
+    assert verdict({"deny": ["skill:web-fetch"]}, use("skill", "web-fetch notes.md")) == "deny"
+    assert verdict({"deny": ["skill:web-fetch"]}, use("skill", "other web-fetch")) == "allow"
 
 
 def test_deny_wins_over_ask_and_ask_over_allow() -> None:

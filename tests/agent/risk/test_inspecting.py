@@ -42,6 +42,8 @@ def rules(code: str, language: str = "shell") -> set[str]:
         ),
         ("open('/dev/sda', 'wb')", "disk-write"),
         ("os.system('id; sudo id')", "privilege"),
+        ("\uff45\uff56\uff41\uff4c(input())", "dynamic-code"),
+        ("import os\nos.\uff53ystem('sudo id')", "privilege"),
     ],
 )
 def test_python_is_followed_to_what_it_does(code: str, rule: str) -> None:

@@ -42,7 +42,7 @@ class Policy:
     default: Verdict | None = None
 
     def judge(self, use: Use, risk: Report = NOTHING_FOUND) -> Decision:
-        about = [rule for rule in self.rules if rule.is_about(use.tool)]
+        about = [rule for rule in self.rules if rule.is_about(use.tool, use.subject)]
         subject = subject_of(use)
         denied = _first(about, Verdict.DENY, subject, Match.CERTAIN)
         if denied is not None:

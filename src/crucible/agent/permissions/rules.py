@@ -8,6 +8,8 @@ from enum import StrEnum
 from crucible.agent.permissions.patterns import MAX_PATTERN, Pattern, compile_pattern, escape
 from crucible.errors import BadPolicy
 
+_SKILL = "skill:"
+
 
 class Verdict(StrEnum):
     ALLOW = "allow"
@@ -24,8 +26,20 @@ class Rule:
     tool: Pattern
     pattern: Pattern | None
 
-    def is_about(self, tool: str) -> bool:
-        return self.tool.matches(tool)
+    def is_about(self, tool: str, subject: str) -> bool:
+        """`skill:name` is about the tools of a skill, and about the one that reads it to the model."""
+        if self.tool.matches(tool):
+            return True
+        if not self.text.startswith(_SKILL):
+            return False
+        name = compile_pattern(_parts(self.text)[0] or "")
+        if tool == "skill":
+            return name.matches(_SKILL + subject.partition(" ")[0])
+        prefix, _, rest = tool.partition("__")
+        skill, _, own = rest.partition("__")
+        if prefix != "skill" or not own:
+            return False
+        return name.matches(_SKILL + skill) or _is_shortened(name, tool, own)
 
 
 def parse_rule(text: object, verdict: Verdict) -> Rule:
@@ -57,6 +71,14 @@ def exact_rule(tool: str, subject: str) -> str:
 _HINT = (
     'Write a rule as "tool" or "tool(pattern)", such as "bash(git push*)" or "write(/workspace/**)"'
 )
+
+
+def _is_shortened(name: Pattern, tool: str, own: str) -> bool:
+    """Long names are cut, with a mark that only the whole one gives."""
+    from crucible.agent.skills.tools import tool_name
+
+    literal = name.literal
+    return literal is not None and tool_name(literal.removeprefix(_SKILL), own) == tool
 
 
 def _parts(text: str) -> tuple[str | None, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from crucible.agent.risk.places import HOLE
@@ -57,7 +58,7 @@ class PythonReader(ProgramReader):
         return UNKNOWN
 
     def _identifier(self, node: SgNode) -> Value:
-        return self.lookup(node.text())
+        return self.lookup(_plain_name(node.text()))
 
     def _import_statement(self, node: SgNode) -> Value:
         for child in node.field_children("name"):
@@ -188,7 +189,7 @@ class PythonReader(ProgramReader):
         holder, name = node.field("object"), node.field("attribute")
         if holder is None or name is None:
             return self.walk(node)
-        return self._member(node, self.visit(holder), name.text())
+        return self._member(node, self.visit(holder), _plain_name(name.text()))
 
     def _member(self, node: SgNode, holder: Value, name: str) -> Value:
         value = holder.member(name)
@@ -429,6 +430,11 @@ def _parameters(node: SgNode | None) -> list[str]:
         if name is not None and name.kind() == "identifier":
             found.append(name.text())
     return found
+
+
+def _plain_name(name: str) -> str:
+    """As Python reads it: letters that only look different are the same."""
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
 def _canonical(path: str) -> str:
