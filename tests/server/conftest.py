@@ -23,6 +23,7 @@ from crucible.server.store import Store
 from crucible.server.tokens import Scope, create_token
 
 if TYPE_CHECKING:
+    from tests.server.agent_stage import Stage
     from tests.server.scripted import Staged
 
 
@@ -109,6 +110,16 @@ def staged(run: Run, tmp_path: Path) -> Iterator[Staged]:
     from tests.server.scripted import staging
 
     context = staging(tmp_path / "home")
+    yield run(context.__aenter__())
+    run(context.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def stage(run: Run, tmp_path: Path) -> Iterator[Stage]:
+    """Doors to an engine whose model is played by the test."""
+    from tests.server.agent_stage import agent_staging
+
+    context = agent_staging(tmp_path)
     yield run(context.__aenter__())
     run(context.__aexit__(None, None, None))
 

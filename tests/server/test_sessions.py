@@ -3,80 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from pydantic import BaseModel
-from tests.agent.scenes import Line, Say, Scene, call, scene
-from tests.conftest import Run
-from tests.server.conftest import Server, until
+from tests.agent.scenes import Say, call
+from tests.server.agent_stage import Stage
+from tests.server.conftest import until
 
-from crucible import assemble
-from crucible.agent.engine import Engine
-from crucible.agent.judging import PolicyJudge
-from crucible.config import Config
-from crucible.sandbox.service.dispatch import Service
-from crucible.server.engines import LazyEngine
-from crucible.server.journal import Journal
-from crucible.server.listening import Address
-from crucible.server.serving import http_doors
-from crucible.server.store import Store
 from crucible.server.tokens import Scope
-from crucible_client import AsyncClient, AsyncSession, TurnEvent
+from crucible_client import AsyncSession, TurnEvent
 from crucible_client.errors import ApprovalMissing, ObjectUnfit, SessionBusy, SessionMissing
 
 pytestmark = pytest.mark.usefixtures("run")
-
-
-@dataclass(slots=True, kw_only=True)
-class Stage:
-    server: Server
-    scene: Scene
-
-    def client(self) -> AsyncClient:
-        return AsyncClient(self.server.url, token=self.server.token())
-
-    def play(self, *lines: Line) -> None:
-        self.scene.model.lines.extend(lines)
-
-
-@asynccontextmanager
-async def _staging(home: Path) -> AsyncIterator[Stage]:
-    async with scene(home, judge=PolicyJudge()) as found:
-
-        async def make() -> Engine:
-            return found.engine
-
-        manager = assemble.manager(Config(home=home / "state", pulls_images=False))
-        service = Service(manager)
-        store = Store(manager.config.home)
-        doors = http_doors(
-            service,
-            store,
-            Address(port=0, requests_per_second=0),
-            journal=Journal(None),
-            engine=LazyEngine(make),
-        )
-        await doors.open()
-        try:
-            yield Stage(server=Server(doors), scene=found)
-        finally:
-            await doors.drain()
-            await service.close()
-            manager.records.close()
-            store.close()
-
-
-@pytest.fixture
-def stage(run: Run, tmp_path: Path) -> Iterator[Stage]:
-    context = _staging(tmp_path)
-    yield run(context.__aenter__())
-    run(context.__aexit__(None, None, None))
 
 
 async def test_a_session_is_made_asked_looked_at_and_destroyed(stage: Stage) -> None:

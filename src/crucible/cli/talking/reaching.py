@@ -93,7 +93,8 @@ def translated() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        status = EXIT_REFUSED if isinstance(error, Refused) else EXIT_FAILED
+        is_refused = isinstance(error, Refused) or 400 <= error.status < 500
+        status = EXIT_REFUSED if is_refused else EXIT_FAILED
         raise ServiceError(
             error.message, hint=error.hint, code=error.code, exit_status=status
         ) from None

@@ -1,0 +1,62 @@
+"""Doors to an engine of the agent whose model is played by the test; its sandbox is a directory of this host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.agent.scenes import Line, Scene, scene
+from tests.server.conftest import Server
+
+from crucible import assemble
+from crucible.agent.engine import Engine
+from crucible.agent.judging import PolicyJudge
+from crucible.config import Config
+from crucible.sandbox.service.dispatch import Service
+from crucible.server.engines import LazyEngine
+from crucible.server.journal import Journal
+from crucible.server.listening import Address
+from crucible.server.serving import http_doors
+from crucible.server.store import Store
+from crucible_client import AsyncClient
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    server: Server
+    scene: Scene
+
+    def client(self) -> AsyncClient:
+        return AsyncClient(self.server.url, token=self.server.token())
+
+    def play(self, *lines: Line) -> None:
+        self.scene.model.lines.extend(lines)
+
+
+@asynccontextmanager
+async def agent_staging(home: Path) -> AsyncIterator[Stage]:
+    async with scene(home, judge=PolicyJudge()) as found:
+
+        async def make() -> Engine:
+            return found.engine
+
+        manager = assemble.manager(Config(home=home / "state", pulls_images=False))
+        service = Service(manager)
+        store = Store(manager.config.home)
+        doors = http_doors(
+            service,
+            store,
+            Address(port=0, requests_per_second=0),
+            journal=Journal(None),
+            engine=LazyEngine(make),
+        )
+        await doors.open()
+        try:
+            yield Stage(server=Server(doors), scene=found)
+        finally:
+            await doors.drain()
+            await service.close()
+            manager.records.close()
+            store.close()
