@@ -13,6 +13,7 @@ from pathlib import Path
 
 import crucible
 from benchmarks import (
+    agent,
     copies,
     crowd,
     guests,
@@ -36,7 +37,7 @@ from crucible.errors import CrucibleError
 
 RESULTS = Path(__file__).with_name("results")
 FAMILIES = (
-    "starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory", "ledger",
+    "starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory", "ledger", "agent",
 )  # fmt: skip
 
 
@@ -80,6 +81,7 @@ def _families(
     place: Place, runner: asyncio.Runner, *, is_quick: bool
 ) -> dict[str, Callable[[], list[Figure]]]:
     return {
+        "agent": lambda: agent.measure(rounds=2 if is_quick else 20),
         "starts": lambda: starts.measure(place, runner, rounds=5 if is_quick else 50),
         "warm": lambda: warm.measure(
             place, rounds=5 if is_quick else 50, crowd=24 if is_quick else 500

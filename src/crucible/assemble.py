@@ -227,6 +227,7 @@ def _engine_parts(service: Service) -> Parts:
         recorder=recorder,
         purse=BudgetPurse(Budgets(database), Prices.of_environment(environment)),
         memory=SessionMemory(memory),
+        runs=ledger,
         hooks=Hooks(declared_hooks(environment), environment=environment),
         closing=(close,),
     )

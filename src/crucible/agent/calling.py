@@ -101,16 +101,27 @@ class Caller:
                 "arguments": call.arguments[:20_000],
             },
         )
+        judged: list[Step] = []
         try:
             tool = _find(call, tools)
             use = await self._before(session, call, tool)
-            use = await self._permitted(session, call, tool, use)
+            use = await self._permitted(session, call, tool, use, judged)
         except _Refusal as refusal:
-            return await self._refused(session, call, refusal.text, began)
+            return await self._refused(session, call, refusal.text, began, judged)
         except BadToolCall as error:
-            return await self._refused(session, call, error.message, began)
-        outcome = await self._run(session, call, tool, use)
-        return await self._result(session, call, use, outcome, began)
+            return await self._refused(session, call, error.message, began, judged)
+        try:
+            outcome = await self._run(session, call, tool, use)
+        except BaseException:
+            # What was judged is recorded with what came of it, or alone if nothing did.
+            await self._record(judged)
+            raise
+        return await self._result(session, call, use, outcome, began, judged)
+
+    async def _record(self, judged: list[Step]) -> None:
+        if judged:
+            await self._parts.recorder.record(*judged)
+            judged.clear()
 
     async def _before(self, session: Session, call: ToolCall, tool: Tool) -> Use:
         use = tool.use(parse_arguments(call.arguments))
@@ -132,15 +143,18 @@ class Caller:
             return tool.use(changed)
         return use
 
-    async def _permitted(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Use:
+    async def _permitted(
+        self, session: Session, call: ToolCall, tool: Tool, use: Use, judged: list[Step]
+    ) -> Use:
         verdict = await self._judge(session, use)
         findings = verdict.findings
         self._tell_verdict(session, call, use, verdict.decision, verdict.reason, findings)
-        await self._record_verdict(session, call, use, verdict.decision, verdict.reason, findings)
+        judged.append(_verdict_step(session, call, use, verdict))
         if verdict.decision == "allow":
             return use
         if verdict.decision == "deny":
             raise _Refusal(f"Not run: the session's policy denies it ({verdict.reason}).")
+        await self._record(judged)
         answer = await self._approvals.ask(
             session,
             Asked(call=call.id, tool=tool, use=use, reason=verdict.reason, findings=findings),
@@ -225,11 +239,17 @@ class Caller:
         return replace(outcome, text=text) if text != outcome.text else outcome
 
     async def _result(
-        self, session: Session, call: ToolCall, use: Use, outcome: Outcome, began: float
+        self,
+        session: Session,
+        call: ToolCall,
+        use: Use,
+        outcome: Outcome,
+        began: float,
+        judged: list[Step],
     ) -> ToolResult:
         whole = outcome.whole or outcome.text.encode(errors="replace")
         blob = await self._parts.recorder.record(
-            _step(session, call, use, began, output=whole, outcome=outcome)
+            *judged, _step(session, call, use, began, output=whole, outcome=outcome, ran=True)
         )
         text, is_cut = cut_for_model(outcome.text, blob)
         result = ToolResult(
@@ -243,12 +263,21 @@ class Caller:
         return self._tell(session, call, result, exit_status=outcome.exit_status)
 
     async def _refused(
-        self, session: Session, call: ToolCall, text: str, began: float
+        self, session: Session, call: ToolCall, text: str, began: float, judged: list[Step]
     ) -> ToolResult:
         outcome = Outcome(text=text, is_error=True)
         use = Use(tool=call.name[:128], arguments={"raw": call.arguments[:20_000]}, subject="")
         await self._parts.recorder.record(
-            _step(session, call, use, began, output=text.encode(), outcome=outcome)
+            *judged,
+            _step(
+                session,
+                call,
+                use,
+                began,
+                output=text.encode(errors="replace"),
+                outcome=outcome,
+                ran=False,
+            ),
         )
         return self._tell(session, call, _failed(call, text))
 
@@ -315,38 +344,6 @@ class Caller:
             },
         )
 
-    async def _record_verdict(
-        self,
-        session: Session,
-        call: ToolCall,
-        use: Use,
-        decision: str,
-        reason: str,
-        findings: tuple[Finding, ...],
-    ) -> None:
-        now = time.time()
-        await self._parts.recorder.record(
-            Step(
-                session=session.id,
-                user=session.user,
-                turn=_turn(session),
-                kind="policy",
-                name=use.tool,
-                began_at=now,
-                ended_at=now,
-                input=json.dumps({"subject": use.subject, "reason": reason}).encode(),
-                is_error=decision == "deny",
-                facts={
-                    "call": call.id[:100],
-                    "decision": decision,
-                    "risks": [
-                        {"rule": one.rule, "severity": one.severity, "line": one.line}
-                        for one in findings[:_RISKS_RECORDED]
-                    ],
-                },
-            )
-        )
-
 
 def result_from_event(data: Mapping[str, Any]) -> ToolResult:
     """What a `result` event told, for who finds it after a restart."""
@@ -380,7 +377,14 @@ def _turn(session: Session) -> int:
 
 
 def _step(
-    session: Session, call: ToolCall, use: Use, began: float, *, output: bytes, outcome: Outcome
+    session: Session,
+    call: ToolCall,
+    use: Use,
+    began: float,
+    *,
+    output: bytes,
+    outcome: Outcome,
+    ran: bool,
 ) -> Step:
     told = {"call": call.id, "tool": use.tool, "arguments": dict(use.arguments)}
     return Step(
@@ -396,7 +400,30 @@ def _step(
         place=session.record.place,
         exit_status=outcome.exit_status,
         is_error=outcome.is_error,
-        facts={"call": call.id[:100]},
+        facts={"call": call.id[:100], "ran": ran},
+    )
+
+
+def _verdict_step(session: Session, call: ToolCall, use: Use, verdict: Verdict) -> Step:
+    now = time.time()
+    return Step(
+        session=session.id,
+        user=session.user,
+        turn=_turn(session),
+        kind="policy",
+        name=use.tool,
+        began_at=now,
+        ended_at=now,
+        input=json.dumps({"subject": use.subject, "reason": verdict.reason}).encode(),
+        is_error=verdict.decision == "deny",
+        facts={
+            "call": call.id[:100],
+            "decision": verdict.decision,
+            "risks": [
+                {"rule": one.rule, "severity": one.severity, "line": one.line}
+                for one in verdict.findings[:_RISKS_RECORDED]
+            ],
+        },
     )
 
 

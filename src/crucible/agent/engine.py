@@ -33,6 +33,7 @@ from crucible.agent.messages import AssistantMessage, Message, Picture, UserMess
 from crucible.agent.models.base import Schema
 from crucible.agent.options import SessionOptions, changed, options_to_json
 from crucible.agent.parts import Parts
+from crucible.agent.replaying import Replay, Replayer, recorded_options
 from crucible.agent.rewinding import Checkpoints
 from crucible.agent.seams import Step
 from crucible.agent.session import Session, facts_of, new_record, state_at_rest
@@ -46,6 +47,7 @@ from crucible.errors import (
     NothingToResume,
     SessionBusy,
     SessionMissing,
+    Unsupported,
 )
 
 if TYPE_CHECKING:
@@ -325,6 +327,22 @@ class Engine:
             other.give_workplace(workplace)
             await other.write()
         return other.facts()
+
+    async def replay(self, run: str) -> Replay:
+        """Runs a recorded session again in a fresh sandbox, with the recorded answers. Raises RunMissing."""
+        runs = self._parts.runs
+        if runs is None:
+            raise Unsupported("This engine keeps no record of what it did")
+        options = await recorded_options(runs, run)
+        name = f"replay-{secrets.token_hex(8)}"
+        workplace = self._parts.workplaces.workplace(name, options, had_sandbox=False)
+        try:
+            tools = await self._parts.toolbox.tools(name, options, workplace)
+            by_name = {tool.spec.name: tool for tool in tools}
+            return await Replayer(runs, run, workplace, by_name).replay()
+        finally:
+            await self._parts.toolbox.leave(name)
+            await workplace.close()
 
     # People
 

@@ -7,6 +7,7 @@ waits for one of them. What is told is written in the order in which it was told
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -19,6 +20,7 @@ from crucible.errors import CrucibleError
 
 _RECENT = 512
 _PAGE = 500
+_GATHER_S = 0.05
 
 
 class Journal:
@@ -101,8 +103,11 @@ class Journal:
                 yield event
 
     async def close(self) -> None:
-        if self._writer is not None:
-            await asyncio.gather(self._writer, return_exceptions=True)
+        if self._writer is not None and not self._writer.done():
+            self._writer.cancel()
+            await asyncio.wait({self._writer})
+        with contextlib.suppress(CrucibleError):
+            await self.write()
         self._is_closed = True
         self._wake()
 
@@ -122,6 +127,8 @@ class Journal:
         told.set()
 
     async def _write_soon(self) -> None:
+        # Whoever must know that it is written writes at once; for the rest, many words are one transaction.
+        await asyncio.sleep(_GATHER_S)
         try:
             await self.write()
         except CrucibleError:

@@ -9,12 +9,13 @@ from crucible.agent.hooks.chain import Hooks
 from crucible.agent.keeping.base import SessionStore
 from crucible.agent.lanes import LaneLimits
 from crucible.agent.plain import AllowAll, MemoryRecorder, NoMemory, NoPurse
+from crucible.agent.replaying import RecordedRuns
 from crucible.agent.seams import Judge, NamedModels, Purse, Recorder, Remembers, Toolbox, Workplaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """`closing` is what is called last, when the engine has closed."""
+    """`runs` is what was recorded, None where nothing is kept; `closing` is called last, when the engine has closed."""
 
     store: SessionStore
     models: NamedModels
@@ -26,4 +27,5 @@ class Parts:
     memory: Remembers = field(default_factory=NoMemory)
     hooks: Hooks = field(default_factory=Hooks)
     lane_limits: LaneLimits = field(default_factory=LaneLimits)
+    runs: RecordedRuns | None = None
     closing: tuple[Callable[[], Awaitable[None]], ...] = ()

@@ -20,13 +20,14 @@ class MemoryRecorder:
         self.steps: list[Step] = []
         self.blobs: dict[str, bytes] = {}
 
-    async def record(self, step: Step) -> str:
-        if len(self.steps) < _MOST_STEPS:
-            self.steps.append(step)
-        if not step.output:
-            return ""
-        name = hashlib.sha256(step.output).hexdigest()
-        self.blobs[name] = step.output
+    async def record(self, *steps: Step) -> str:
+        name = ""
+        for step in steps:
+            if len(self.steps) < _MOST_STEPS:
+                self.steps.append(step)
+            name = hashlib.sha256(step.output).hexdigest() if step.output else ""
+            if name:
+                self.blobs[name] = step.output
         return name
 
     async def blob(self, session: str, name: str) -> bytes | None:

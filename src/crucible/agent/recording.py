@@ -30,16 +30,19 @@ class LedgerRecorder:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    async def record(self, step: Step) -> str:
-        recorded = Recorded(
-            step=entry_of(step), input=step.input or None, output=step.output or None
-        )
+    async def record(self, *steps: Step) -> str:
+        """All of one session."""
+        first = steps[0]
+        recorded = [
+            Recorded(step=entry_of(step), input=step.input or None, output=step.output or None)
+            for step in steps
+        ]
         try:
-            (entry,) = await self._ledger.append_all(step.session, [recorded])
+            entries = await self._ledger.append_all(first.session, recorded)
         except RunMissing:
-            await self._open(step)
-            (entry,) = await self._ledger.append_all(step.session, [recorded])
-        return entry.output or ""
+            await self._open(first)
+            entries = await self._ledger.append_all(first.session, recorded)
+        return entries[-1].output or ""
 
     async def blob(self, session: str, name: str) -> bytes | None:
         try:

@@ -43,8 +43,8 @@ class Step:
 
 
 class Recorder(Protocol):
-    async def record(self, step: Step) -> str:
-        """The name of the blob that has the output, empty without one."""
+    async def record(self, *steps: Step) -> str:
+        """All of them or none. The name of the blob that has the last one's output, empty without one."""
         ...
 
     async def blob(self, session: str, name: str) -> bytes | None:
