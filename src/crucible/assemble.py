@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from crucible.memory.memory import Memory
     from crucible.sandbox.machines import Machines
     from crucible.sandbox.manager import Fetch, Manager
+    from crucible.sandbox.metering import Accounts
     from crucible.sandbox.owner import Doors, DoorsLater
     from crucible.sandbox.service.dispatch import Service
 
@@ -98,7 +100,15 @@ def manager(config: Config, report: Report | None = None) -> Manager:
         machines=machines(config, report),
         report=report or silent,
         fetch=_fetcher(config, report or silent) if config.pulls_images else None,
+        accounts=cache(partial(accounts, config)),
     )
+
+
+def accounts(config: Config) -> Accounts:
+    """The budgets and prices of this user. Loading them takes a while: hardly any sandbox needs them."""
+    from crucible.sandbox.metering import Accounts
+
+    return Accounts.of(config.home, dict(os.environ))
 
 
 def _fetcher(config: Config, report: Report) -> Fetch:

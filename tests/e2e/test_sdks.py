@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import itertools
+import json
 import re
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import CommandLine
@@ -60,6 +62,25 @@ print(said, client.api_key.startswith("crucible-secret-"))
 """
 OPENAI = "import openai\n" + CHAT.format(library="openai", client="OpenAI")
 GROQ = "import groq\n" + CHAT.format(library="groq", client="Groq")
+PLENTY = 900_000_000
+# In a sandbox with a budget, by a program that knows nothing of it.
+CALL: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": "a word"}],
+}
+SPENDER = f"""
+import urllib.error, urllib.request
+body = {json.dumps(CALL)!r}.encode()
+for _ in range(3):
+    asked = urllib.request.Request("http://anthropic.crucible.internal/v1/messages", body)
+    try:
+        with urllib.request.urlopen(asked) as answer:
+            print(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            print(error.code, error.read().decode())
+"""
 # Goes on when somebody says so, who has forbidden its provider meanwhile: it is long in loading.
 REFUSED = f"""
 {GROQ}
@@ -105,7 +126,8 @@ def box(module_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             word for name, host in VARIABLES.items() for word in ("--secret", f"{name}:{host}")
         ]
         crucible.ok(
-            "create", "box", "--image", "sdks:1", "-m", "1G", "--network", "allowlist", *bound
+            *("create", "box", "--image", "sdks:1", "-m", "1G", "--network", "allowlist"),
+            *("--budget-tokens", str(PLENTY), *bound),
         )
         crucible.ok("start", "box")
         try:
@@ -140,6 +162,31 @@ def test_a_library_gets_its_answers_until_its_provider_is_forbidden_and_is_told_
         box.ok("network", "remove", "box", "api.groq.com")
     assert said.startswith(b"403 crucible: api.groq.com:443 was refused"), told
     assert b"network: denied api.groq.com:443" in told
+
+
+def test_a_program_is_refused_at_the_budget_in_its_providers_words(box: CommandLine) -> None:
+    """The provider says that each call came to two tokens; before, each may come to a token for every byte."""
+    worst = len(json.dumps(CALL)) + 2048 + CALL["max_tokens"]
+    before = _spent(box)
+    box.ok("budget", "set", "sandbox:box", f"tokens={before + worst + 2}")
+    try:
+        done = box("exec", "box", "python3", "-c", SPENDER, timeout=500)
+        first, second, third = done.stdout.decode().splitlines()
+        assert (first, second) == ("200", "200"), done.stderr
+        status, _, told = third.partition(" ")
+        assert status == "402"
+        assert json.loads(told)["error"]["type"] == "billing_error"
+        assert b"does not allow" in done.stderr
+        assert _spent(box) == before + 4
+        assert f"{before + 4:,} tokens of {before + worst + 2:,} tokens" in box.ok("inspect", "box")
+    finally:
+        box.ok("budget", "set", "sandbox:box", f"tokens={PLENTY}")
+
+
+def _spent(box: CommandLine) -> int:
+    shown = json.loads(box.ok("budget", "show", "sandbox:box", "--json"))
+    assert all(one["reserved"] == 0 for one in shown)
+    return sum(int(one["spent"]) for one in shown)
 
 
 def _python_with(*names: str) -> Tree:

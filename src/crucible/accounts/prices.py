@@ -86,6 +86,10 @@ class Prices:
         found = gather(environment, only="prices").get(VARIABLE)
         return cls() if found is None else cls.of_setting(found.text)
 
+    def load(self) -> None:
+        """What takes a while, now rather than at the first question."""
+        _find("openai", "gpt-4o")
+
     def cost(self, provider: str, model: str, tokens: Tokens) -> int | None:
         """None when nobody knows the price."""
         if provider in LOCAL:

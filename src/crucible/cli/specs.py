@@ -107,6 +107,14 @@ OPTIONS = (
         metavar="SIZE",
     ),
     Option("max-connections", "connections to the network at once (default: 256)", metavar="N"),
+    Option(
+        "budget-tokens",
+        "tokens that its programs may spend on calls of models (default: no limit)",
+        metavar="N",
+    ),
+    Option(
+        "budget-usd", "the same in USD, by the models' prices (default: no limit)", metavar="USD"
+    ),
     Option("idle-timeout", "stop it when nothing was done in it for so long", metavar="TIME"),
     Option("ttl", "remove it when it is so old, running or not", metavar="TIME"),
     Option("read-only", "let it write nothing but scratch files in memory"),
@@ -304,6 +312,10 @@ def options(arguments: Arguments) -> dict[str, Any]:
     for name, target in (("pids", "processes"), ("max-connections", "connections")):
         if text := arguments.value(name):
             fields[target] = whole_number(text, f"--{name}")
+    if text := arguments.value("budget-tokens"):
+        fields["budget_tokens"] = whole_number(text, "--budget-tokens")
+    if text := arguments.value("budget-usd"):
+        fields["budget_usd"] = _usd(text)
     if text := arguments.value("max-output"):
         fields["output_mib"] = parse_size_mib(text)
     for name, target in (("idle-timeout", "idle_timeout_s"), ("ttl", "ttl_s")):
@@ -389,6 +401,15 @@ def whole_number(text: str, name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 9):
         raise BadSetting(f"{text!r} is no value for {name}", hint="Give a whole number")
     return int(text)
+
+
+def _usd(text: str) -> float:
+    from crucible.errors import BadSetting
+
+    whole, _, part = text.partition(".")
+    if not (text.isascii() and (whole + part).isdecimal() and len(text) <= 12):
+        raise BadSetting(f"{text!r} is no value for --budget-usd", hint="Give USD, like 2.50")
+    return float(text)
 
 
 def host_directory(arguments: Arguments) -> str | None:

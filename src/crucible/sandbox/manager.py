@@ -44,6 +44,7 @@ from crucible.sandbox.spec import SandboxSpec, check_name
 
 if TYPE_CHECKING:
     from crucible.network.secrets import Secret
+    from crucible.sandbox.metering import Accounts
     from crucible.sandbox.pool.figures import StageFigures
     from crucible.sandbox.pool.pool import Pool
     from crucible.sandbox.pool.turnstile import Turnstile
@@ -74,8 +75,10 @@ class Manager:
         machines: Machines,
         report: Report = silent,
         fetch: Fetch | None = None,
+        accounts: Callable[[], Accounts] | None = None,
     ) -> None:
         self.config = config
+        self.accounts = accounts
         self.records = records
         self.backends = machines.backends
         self.report = report
@@ -549,6 +552,7 @@ class Manager:
             ),
         )  # fmt: skip
         held.doors.secrets = self.secrets.of(record)
+        held.doors.accounts = self.accounts
         if not record.is_temporary:
             held.log.mark_machine()
             self.hold(held)

@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from crucible.accounts.amounts import Amount
-from crucible.accounts.budgets import Budgets, Reservation
+from crucible.accounts.amounts import Amount, Measure, parse_amount
+from crucible.accounts.budgets import Budgets, Reservation, Standing
+from crucible.accounts.periods import Period
+from crucible.accounts.plans import Limit
 from crucible.accounts.prices import Prices, Tokens
+from crucible.accounts.scopes import sandbox_scope
 from crucible.errors import BudgetSpent, CrucibleError, PriceUnknown
 from crucible.network.metering import Admission, ModelCall, Refusal, Usage
+from crucible.sandbox.spec import SandboxSpec
+from crucible.store.address import database_url
+from crucible.store.database import Database
+
+
+class Accounts:
+    """What calls are charged to, and by which prices. The database is opened at first use."""
+
+    def __init__(self, database: Database, prices: Prices) -> None:
+        self.database = database
+        self.budgets = Budgets(database)
+        self.prices = prices
+
+    @classmethod
+    def of(cls, home: Path, environment: Mapping[str, str]) -> Accounts:
+        """As the user has set it. Loads the table of prices, so that no call has to wait for it."""
+        prices = Prices.of_environment(environment)
+        prices.load()
+        return cls(Database(database_url(home, environment)), prices)
+
+    def meter(self, sandbox: str, spec: SandboxSpec) -> SandboxMeter:
+        """For the programs of one sandbox, by its id."""
+        return SandboxMeter(self, sandbox, spec)
+
+    async def standings(self, sandbox: str) -> list[Standing]:
+        """How the budget of its own stands."""
+        return await self.budgets.remaining([sandbox_scope(sandbox)])
 
 
 class BudgetMeter:
@@ -43,6 +74,39 @@ class BudgetMeter:
         )
         tokens = input_tokens + call.output_tokens
         return Amount(tokens=tokens, usd=usd, calls=1, model=f"{call.provider}:{call.model}")
+
+
+class SandboxMeter(BudgetMeter):
+    """Of a sandbox with limits of its own, which are written down before the first call."""
+
+    def __init__(self, accounts: Accounts, sandbox: str, spec: SandboxSpec) -> None:
+        self._own = sandbox_scope(sandbox)
+        self._spec = spec
+        self._is_prepared = False
+        super().__init__(accounts.budgets, accounts.prices, [self._own, *spec.charges])
+
+    async def admit(self, call: ModelCall) -> Admission | Refusal:
+        try:
+            if not self._is_prepared:
+                await prepare_limits(self._budgets, self._own, self._spec)
+                await self._budgets.settle_lost()
+                self._is_prepared = True
+        except CrucibleError as error:
+            return Refusal(kind="broken", reason=error.message)
+        return await super().admit(call)
+
+
+async def prepare_limits(budgets: Budgets, scope: str, spec: SandboxSpec) -> None:
+    """Those of the specification, unless somebody has set others meanwhile."""
+    known = {standing.measure for standing in await budgets.remaining([scope])}
+    wanted = {
+        Measure.TOKENS: spec.budget_tokens,
+        Measure.USD: parse_amount(Measure.USD, f"{spec.budget_usd:.6f}"),
+    }
+    for measure, amount in wanted.items():
+        if amount and measure not in known:
+            limit = Limit(measure=measure, period=Period.TOTAL, amount=amount)
+            await budgets.set_limit(scope, limit)
 
 
 class _Admission:

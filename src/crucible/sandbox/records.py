@@ -30,6 +30,7 @@ from crucible.values import asdict, dataclass
 FORMAT = 2
 FILE_NAME = "records.sqlite"
 _LEAST_FREE_BYTES = 1 << 20
+_BUDGET = ("budget_tokens", "budget_usd", "charges")
 
 State = Literal[
     "warm",
@@ -199,7 +200,7 @@ class Records:
         )  # fmt: skip
 
     def change_spec(self, record_id: str, spec: SandboxSpec) -> SandboxRecord:
-        return self.update(record_id, spec=json.dumps(asdict(spec)))
+        return self.update(record_id, spec=_spec_json(spec))
 
     def delete(self, record_id: str) -> None:
         with self._writing():
@@ -387,8 +388,10 @@ def _row_of(record: SandboxRecord) -> dict[str, Any]:
 
 
 def _spec_json(spec: SandboxSpec) -> str:
+    values = {**asdict(spec), "environment": dict(spec.environment), "images": dict(spec.images)}
+    # An earlier version reads what asks for no budget; what does it must refuse, since it could not keep it.
     return json.dumps(
-        {**asdict(spec), "environment": dict(spec.environment), "images": dict(spec.images)}
+        {name: value for name, value in values.items() if value or name not in _BUDGET}
     )
 
 

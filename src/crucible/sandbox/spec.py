@@ -26,6 +26,8 @@ LARGEST_OUTPUT_MIB = 1 << 20
 DEFAULT_CONNECTIONS = 256
 FALLBACKS = ("", "remote", "never")
 MOST_CONNECTIONS = 4096
+LARGEST_BUDGET = 10**15
+SMALLEST_BUDGET_USD = 0.000001
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SIZE = re.compile(r"(\d{1,9})\s*(?:([KMGT])(?:i?B)?)?\Z", re.IGNORECASE | re.ASCII)
@@ -41,6 +43,9 @@ class SandboxSpec:
     `images` are further ones, by the name under which commands run in them.
 
     `provider` is where it runs, and `fallback` whether it may go elsewhere; "" is as this host has it.
+
+    `budget_tokens` and `budget_usd` are what its programs may spend on calls of models in all, and 0 is no limit;
+    `charges` are further budgets that those calls count for, such as `session:ID`.
 
     `after_create` is run inside after the first start: words, or a script for the shell as its only one.
     """
@@ -73,6 +78,13 @@ class SandboxSpec:
     ttl_s: float = 0.0
     read_only: bool = False
     drop_capabilities: bool = False
+    budget_tokens: int = 0
+    budget_usd: float = 0.0
+    charges: tuple[str, ...] = ()
+
+    @property
+    def has_budget(self) -> bool:
+        return bool(self.budget_tokens or self.budget_usd or self.charges)
 
     def __post_init__(self) -> None:
         if not 1 <= self.cpus <= LARGEST_CPUS:
@@ -115,9 +127,21 @@ class SandboxSpec:
             ("connections", self.connections, MOST_CONNECTIONS),
             ("idle_timeout_s", self.idle_timeout_s, LARGEST_TIMEOUT_S),
             ("ttl_s", self.ttl_s, LARGEST_TIMEOUT_S),
+            ("budget_tokens", self.budget_tokens, LARGEST_BUDGET),
+            ("budget_usd", self.budget_usd, LARGEST_BUDGET / 1_000_000),
         ):
             if not 0 <= value <= most:
                 raise BadSetting(f"The limit {name!r} cannot be {value!r}", hint=f"Use 0 to {most}")
+        if self.charges:
+            from crucible.accounts.scopes import check_scope
+
+            for scope in self.charges:
+                check_scope(scope)
+        if 0 < self.budget_usd < SMALLEST_BUDGET_USD:
+            raise BadSetting(
+                f"A budget of {self.budget_usd:g} USD cannot be given",
+                hint=f"The smallest is {SMALLEST_BUDGET_USD:f}",
+            )
         object.__setattr__(self, "memory_mib", memory_tier(self.memory_mib))
 
     def _refuse_contradiction(self) -> None:
@@ -137,6 +161,7 @@ _KINDS: Mapping[str, type] = {
     "include_credentials": bool, "after_create": list,
     "processes": int, "output_mib": int, "connections": int, "idle_timeout_s": float, "ttl_s": float,
     "read_only": bool, "drop_capabilities": bool,
+    "budget_tokens": int, "budget_usd": float, "charges": list,
 }  # fmt: skip
 
 
@@ -155,7 +180,7 @@ def parse_spec(values: Mapping[str, Any]) -> SandboxSpec:
     if not all(isinstance(value, str) for value in values.get("images", {}).values()):
         raise BadSetting("The name of a further image is not text")
     given = dict(values)
-    for name in ("allow", "deny", "ports", "secrets", "mounts", "after_create"):
+    for name in ("allow", "deny", "ports", "secrets", "mounts", "after_create", "charges"):
         texts = given.get(name, [])
         if not all(isinstance(text, str) for text in texts) or len(texts) > MOST_RULES:
             raise BadSetting(f"The setting {name!r} is not a list of at most {MOST_RULES} texts")

@@ -95,6 +95,7 @@ async def _adopt(
         has_strangers=True,
     )
     held.doors.secrets = manager.secrets.of(record)
+    held.doors.accounts = manager.accounts
     if missing := manager.secrets.missing(record):
         note = SecretMissing(record.name, missing)
         held.record = manager.records.update(record.id, note=f"{note.message}. {note.hint}")

@@ -39,6 +39,8 @@ class Settings(TypedDict, total=False):
     processes: int
     output_mib: int
     connections: int
+    budget_tokens: int
+    budget_usd: float
     idle_timeout_s: float
     read_only: bool
     drop_capabilities: bool

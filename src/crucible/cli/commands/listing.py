@@ -73,6 +73,19 @@ def state_of(record: SandboxRecord) -> str:
     return record.state
 
 
+def budget_line(record: SandboxRecord) -> str:
+    """What its programs have spent on calls of models, of what they may."""
+    from crucible.cli.accounts import opened
+    from crucible.errors.accounts import shown_amount
+
+    with opened() as accounts:
+        standings = accounts.run(accounts.of_sandbox(record.id, record.spec))
+    return ", ".join(
+        f"{shown_amount(one.measure, one.spent + one.reserved)} of {shown_amount(one.measure, one.limit)}"
+        for one in standings
+    )
+
+
 def _row(record: SandboxRecord) -> tuple[str, ...]:
     import time
 
@@ -111,6 +124,7 @@ def _facts(record: SandboxRecord) -> list[tuple[str, str]]:
         ("Allowed", " ".join(spec.allow)),
         ("Denied", " ".join(spec.deny)),
         ("Secrets", " ".join(spec.secrets)),
+        ("Budget", budget_line(record) if spec.has_budget else ""),
         ("Read-only", "yes" if spec.read_only else ""),
         ("First command", " ".join(spec.after_create)),
         ("Mounts", " ".join(spec.mounts)),

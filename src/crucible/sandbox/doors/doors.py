@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crucible.sandbox.doors.ports import Port
     from crucible.sandbox.doors.published import Published
     from crucible.sandbox.doors.secrets import SandboxSecrets
+    from crucible.sandbox.metering import Accounts
 
 _PATIENCE_S = 1.0
 
@@ -39,6 +40,7 @@ class Doors:
         self._machine = machine
         self._directory = directory
         self.secrets: SandboxSecrets | None = None
+        self.accounts: Callable[[], Accounts] | None = None
         self._published: Published | None = None
         self._egress: Egress | None = None
         self._offered_ports: set[int] = set()
@@ -112,8 +114,9 @@ class Doors:
             from crucible.sandbox.doors.egress import Egress
 
             egress = Egress(
-                self._name, self._machine, self._directory, self.notices, secrets=self.secrets
-            )
+                self._name, self._machine, self._directory, self.notices,
+                secrets=self.secrets, accounts=self.accounts,
+            )  # fmt: skip
             await egress.open(spec)
             self._egress = egress
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crucible.errors import CrucibleError, SandboxError
+from crucible.errors import CrucibleError, SandboxError, Unsupported
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.doors.events import NetworkLog
 from crucible.sandbox.doors.notices import Notices
@@ -18,9 +19,11 @@ from crucible.sandbox.spec import SandboxSpec
 
 if TYPE_CHECKING:
     from crucible.network.gateway import Gateway
+    from crucible.network.metering import Meter
     from crucible.network.outlet import Ask, ByteStream, Outlet
     from crucible.network.policy import Policy
     from crucible.sandbox.doors.secrets import SandboxSecrets
+    from crucible.sandbox.metering import Accounts
 
 REGISTRIES_NAME = "registries.json"
 
@@ -36,12 +39,15 @@ class Egress:
         notices: Notices,
         *,
         secrets: SandboxSecrets | None,
+        accounts: Callable[[], Accounts] | None = None,
     ) -> None:
         self.events = NetworkLog(directory, notices)
         self._name = name
         self._machine = machine
         self._notices = notices
         self._secrets = secrets
+        self._accounts = accounts
+        self._id = directory.name
         self._cache = directory.parents[1] / "cache" / REGISTRIES_NAME
         self._spec: SandboxSpec | None = None
         self._gateway: Gateway | None = None
@@ -103,10 +109,20 @@ class Egress:
             limits=limits,
             secrets=None if known is None else known.secrets,
             authority=None if known is None else known.authority,
+            meter=await self._meter(spec) if spec.has_budget else None,
         )
         if (latest := self._spec) is not None and latest is not spec:
             await self.change(latest)
         await self._gateway.run()
+
+    async def _meter(self, spec: SandboxSpec) -> Meter:
+        """Loaded in a thread, since it takes a while. Where there is none, a budget could not be kept."""
+        if self._accounts is None:
+            raise Unsupported(
+                "Calls of models cannot be counted here, and the sandbox has a budget"
+            )
+        accounts = await asyncio.to_thread(self._accounts)
+        return accounts.meter(self._id, spec)
 
 
 class _Begun:

@@ -13,6 +13,7 @@ from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.profiles import find_profile
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.spec import (
+    LARGEST_BUDGET,
     LARGEST_CPUS,
     LARGEST_DISK_MIB,
     LARGEST_OUTPUT_MIB,
@@ -79,6 +80,13 @@ class Settings(Asked):
     processes: Annotated[int, Field(ge=0, le=MOST_PROCESSES)] = 0
     output_mib: Annotated[int, Field(ge=0, le=LARGEST_OUTPUT_MIB)] = 0
     connections: Annotated[int, Field(ge=0, le=MOST_CONNECTIONS)] = 256
+    budget_tokens: Annotated[int, Field(ge=0, le=LARGEST_BUDGET)] = Field(
+        default=0,
+        description="Tokens that its programs may spend on calls of models; 0 is no limit",
+    )
+    budget_usd: Annotated[float, Field(ge=0, le=LARGEST_BUDGET / 1_000_000)] = Field(
+        default=0.0, description="USD that its programs may spend on calls of models; 0 is no limit"
+    )
     idle_timeout_s: Seconds = 0.0
     ttl_s: Seconds = 0.0
     read_only: bool | None = None
