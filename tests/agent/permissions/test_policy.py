@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from crucible.agent.judging import PolicyJudge
 from crucible.agent.options import PolicyRules
 from crucible.agent.permissions import Policy, Verdict, parse_policy
-from crucible.agent.permissions.judging import PolicyJudge
 from crucible.agent.permissions.policy import always_rule
 from crucible.agent.risk import Language, Report, inspect
 from crucible.agent.skills.tools import tool_name
@@ -137,6 +137,7 @@ def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
         "x='a[$(git push)]'; ((x))",
         ". <(echo git push)",
         "ls\0; git push",
+        "a=(b)c git push",
         "git pu\u0455h",
         "rev <<< 'hsup tig' | sh",
         "a|" * 7000,
@@ -339,14 +340,12 @@ def test_a_bad_policy_is_refused_with_a_reason(given: dict[str, Any], said: str)
 def test_the_engine_is_handed_findings_a_verdict_and_the_rule_for_always() -> None:
     judge = PolicyJudge()
     call = bash("sudo id")
-    assert call.code is not None
-    findings = judge.inspect(call.code)
-    assert [(found.rule, found.severity) for found in findings] == [("privilege", "high")]
-    said = judge.judge(PolicyRules(), call, findings)
+    said = judge.judge(PolicyRules(), call)
+    assert [(found.rule, found.severity) for found in said.findings] == [("privilege", "high")]
     assert (said.decision, said.always) == ("ask", "bash(sudo id)")
     again = PolicyRules(allow=(said.always,))
-    assert judge.judge(again, call, findings).decision == "allow"
-    assert judge.judge(again, bash("sudo id -u"), findings).decision == "ask"
+    assert judge.judge(again, call).decision == "allow"
+    assert judge.judge(again, bash("sudo id -u")).decision == "ask"
 
 
 def test_a_long_program_is_remembered_by_its_digest() -> None:

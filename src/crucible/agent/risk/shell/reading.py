@@ -59,6 +59,7 @@ _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _NO_WORD = re.compile(r"[\s;&|<>]")
 _BARE = frozenset({"word", "{", "brace_expression"})
 _FILE_PATTERN = re.compile(r"[*?\[\]]+")
+_APART = _WORDS | {"variable_assignment", "command_name"}
 _NOTHING = Stream()
 
 
@@ -430,12 +431,15 @@ class Reader:
 
     def _check_gaps(self, node: SgNode, children: list[SgNode]) -> None:
         """What the grammar passed over without a word is not understood, whatever it is."""
-        text, at = node.text(), 0
-        gap = _GAP_WITHIN if node.kind() in _ONE_LINE else _GAP
+        text, at, was_word = node.text(), 0, False
+        is_one_line = node.kind() in _ONE_LINE
+        gap = _GAP_WITHIN if is_one_line else _GAP
         for number, child in enumerate(children):
-            own = child.text()
+            own, is_word = child.text(), child.kind() in _APART
             start = text.find(own, at)
-            if start < 0 or (number and not gap.fullmatch(text, at, start)):
+            # Two words without a space between them are one to the shell, or not: `a=(b)c` sets a variable.
+            is_glued = is_one_line and was_word and is_word and start == at
+            if start < 0 or is_glued or (number and not gap.fullmatch(text, at, start)):
                 self.on_unparsed(node)
                 return
-            at = start + len(own)
+            at, was_word = start + len(own), is_word
