@@ -44,6 +44,7 @@ _VARIABLES = {
     "ollama": "OLLAMA",
     "compatible": "LLM",
 }
+KEY = "sk-test-0123456789abcdef"
 _LONGEST_HEAD, _LONGEST_BODY = 64 * 1024, 64 << 20
 
 
@@ -57,19 +58,20 @@ class _Book:
 class ProviderServer:
     """`key` is what it wants to be shown. `gone` counts clients that left in the middle of an answer."""
 
-    def __init__(self, key: str = "sk-test-0123456789abcdef") -> None:
+    def __init__(self, key: str = KEY) -> None:
         self.key = key
         self.requests: list[Received] = []
         self.gone = 0
         self.url = ""
         self._books: list[_Book] = []
         self._changed = threading.Condition()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._ready = threading.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         self._ready.wait()
         return self
