@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Run
 from tests.ledger.records import RUN, head_file, recorded, step, verdict
 
-from crucible.errors import LedgerBroken, LedgerUnwritable
+from crucible.errors import LedgerBroken, LedgerUnwritable, RunMissing
 from crucible.ledger import settling
 from crucible.ledger.heads import Head, Heads
 from crucible.ledger.ledger import Ledger
@@ -95,6 +95,10 @@ async def test_a_run_that_was_about_to_be_opened_can_be_opened(
         patched.setattr(Heads, "write", die)
         with pytest.raises(KeyboardInterrupt):
             ledger._open_run(RUN, {}, "")
+    with pytest.raises(RunMissing):
+        await ledger.append(RUN, step())
+    with pytest.raises(RunMissing):
+        verdict(ledger)
     await recorded(ledger)
     assert verdict(ledger).is_whole
 

@@ -234,9 +234,11 @@ class Ledger:
         if run in self._checked:
             return
         head = self._head(run)
+        is_there = self.database.look(partial(rows.run_row, run=run)) is not None
+        # A head without entries may be of a run that was about to be opened.
+        if not is_there and (head is None or not head.count):
+            raise RunMissing(run)
         if head is None:
-            if self.database.look(partial(rows.run_row, run=run)) is None:
-                raise RunMissing(run)
             raise LedgerBroken(run, "its head is missing")
         at_head = self.database.look(partial(reading.hash_at, run=run, number=head.count))
         if at_head != head.hash:
