@@ -95,6 +95,7 @@ def verdict(policy: Mapping[str, Any], call: Use, risk: Report = Report()) -> st
         "git-push",
         "[ -n \"$(git push)\" ]",
         "env - git push",
+        "env '}x'=1 git push",
         "su -c'git push' me",
         "flock f -c 'git push'",
         "source /dev/stdin <<< 'git push'",

@@ -156,7 +156,7 @@ def _wrapped(command: Command) -> Iterator[Command | Script]:
             break
         if text.startswith("-") and len(text) > 1:
             del words[: 2 if text in options else 1]
-        elif _ASSIGNMENT.match(text) or text == "-":
+        elif _ASSIGNMENT.match(text) or text == "-" or (command.name == "env" and "=" in text):
             words.pop(0)
         else:
             break
