@@ -8,20 +8,15 @@ from pathlib import Path
 import pytest
 
 from crucible.accounts.amounts import Measure
-from crucible.accounts.budgets import Budgets
 from crucible.accounts.periods import Period
 from crucible.accounts.plans import Limit
-from crucible.accounts.prices import Prices
-from crucible.agent.models.base import ModelRef, Usage
-from crucible.agent.options import Limits
-from crucible.agent.purse import BudgetPurse
-from crucible.agent.seams import Spend
-from crucible.errors import BadSetting, BudgetSpent, PriceUnknown
+from crucible.agent.options import Limits, SessionOptions
+from crucible.agent.places.wishes import charges_of
+from crucible.errors import BadSetting
 from crucible.network import metering
 from crucible.network.metering import ModelCall, Refusal
 from crucible.sandbox.metering import Accounts
 from crucible.sandbox.spec import SandboxSpec, parse_spec
-from crucible.store.database import Database
 
 pytestmark = pytest.mark.usefixtures("run")
 
@@ -98,38 +93,7 @@ def test_a_budget_that_makes_no_sense_is_refused(values: dict[str, object]) -> N
         parse_spec(values)
 
 
-async def test_a_session_pays_by_its_purse_until_its_own_limit(database: Database) -> None:
-    purse = BudgetPurse(Budgets(database), Prices.of_setting("acme:m=1000000/1000000"))
-    model = ModelRef(provider="acme", name="m")
-    spend = Spend(
-        session="s", user="ada", limits=Limits(usd=0.5, iterations=3), model=model,
-        input_tokens=10, output_tokens=10, iterations=1,
-    )  # fmt: skip
-    with pytest.raises(BudgetSpent):
-        await purse.reserve(spend)
-    roomy = Spend(
-        session="s", user="ada", limits=Limits(usd=50, iterations=1), model=model,
-        input_tokens=10, output_tokens=10, iterations=1,
-    )  # fmt: skip
-    hold = await purse.reserve(roomy)
-    assert await hold.settle(usage=Usage(input_tokens=2, output_tokens=1), iterations=1) == 3.0
-    assert await hold.settle(usage=Usage(input_tokens=9)) is not None
-    with pytest.raises(BudgetSpent) as caught:
-        await purse.reserve(roomy)
-    assert (caught.value.scope, caught.value.measure) == ("session:s", "iterations")
-    assert (await Budgets(database).spent("user:ada")).spent.usd == 3_000_000
-
-
-async def test_a_purse_refuses_a_price_that_nobody_knows_under_usd_alone(
-    database: Database,
-) -> None:
-    purse = BudgetPurse(Budgets(database), Prices())
-    model = ModelRef(provider="acme", name="m")
-    with pytest.raises(PriceUnknown):
-        await purse.reserve(Spend(session="s", user="a", limits=Limits(usd=1), model=model))
-    hold = await purse.reserve(Spend(session="s", user="a", limits=Limits(tokens=9), model=model))
-    assert await hold.settle(usage=Usage(input_tokens=1)) is None
-    tool = await purse.reserve(
-        Spend(session="s", user="a", limits=Limits(), sandbox_s=1.2, calls=1)
-    )
-    assert await tool.settle(sandbox_s=0.3, calls=1) == 0.0
+def test_the_sandbox_of_a_session_with_a_budget_is_charged_to_it() -> None:
+    options = SessionOptions(user="ada", budget=Limits(usd=1.0))
+    assert charges_of("s1", options) == ("session:s1", "user:ada")
+    assert charges_of("s1", SessionOptions(user="ada")) == ()

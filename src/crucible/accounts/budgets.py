@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -84,17 +84,9 @@ class Budgets:
         self._clock = clock
 
     async def reserve(
-        self,
-        scopes: Iterable[str],
-        amount: Amount,
-        *,
-        limits: Mapping[str, Sequence[Limit]] | None = None,
-        lease_s: float = LEASE_S,
+        self, scopes: Iterable[str], amount: Amount, *, lease_s: float = LEASE_S
     ) -> Reservation:
-        """Raises BudgetSpent, and PriceUnknown where USD are limited and `amount` does not know them.
-
-        `limits` hold for this one besides those that are set, by scope.
-        """
+        """Raises BudgetSpent, and PriceUnknown where USD are limited and `amount` does not know them."""
         charged = tuple(sorted({check_scope(scope) for scope in scopes}))
         now = self._clock()
         held = spending.Held(
@@ -103,7 +95,7 @@ class Budgets:
 
         def work(connection: Connection) -> None:
             spending.take_turns(connection, charged)
-            for standing in _standings(connection, charged, held.day, limits):
+            for standing in _standings(connection, charged, held.day):
                 _check(standing, amount)
             spending.hold(connection, held, own_mark(), now + lease_s)
 
@@ -169,15 +161,8 @@ class Budgets:
         return await asyncio.shield(asyncio.ensure_future(self._database.run(work)))
 
 
-def _standings(
-    connection: Connection,
-    charged: Sequence[str],
-    day: str,
-    more: Mapping[str, Sequence[Limit]] | None = None,
-) -> list[Standing]:
+def _standings(connection: Connection, charged: Sequence[str], day: str) -> list[Standing]:
     limits = limits_of(connection, charged)
-    for scope, added in (more or {}).items():
-        limits[scope] = (*limits.get(scope, ()), *added)
     periods = {limit.period for found in limits.values() for limit in found}
     sums = {
         period: spending.sums_of(connection, charged, period, day) for period in sorted(periods)

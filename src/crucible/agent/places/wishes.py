@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crucible.agent.options import SandboxWish, SessionOptions
+from crucible.accounts.scopes import session_scope, user_scope
+from crucible.agent.options import Limits, SandboxWish, SessionOptions
 from crucible.agent.places.opening import SandboxRoom, Wanted, name_of
 from crucible.agent.places.sandbox import SandboxWorkplace
 from crucible.errors import BadSetting
 from crucible.sandbox import seeding
 from crucible.sandbox.spec import SandboxSpec
+from crucible.values import replace
 
 # A sandbox that nobody used for so long is stopped, and started again with its files when it is needed.
 IDLE_S = 3600.0
@@ -33,17 +35,24 @@ class SandboxPlaces:
         self, session: str, options: SessionOptions, *, had_sandbox: bool
     ) -> SandboxWorkplace:
         # Its directory is not looked at again: a sandbox that has its copy needs it no more.
-        wanted = wanted_of(options)
+        wanted = wanted_of(options, charges_of(session, options))
         return SandboxWorkplace(self._room, name_of(session), wanted, had_sandbox=had_sandbox)
 
 
-def wanted_of(options: SessionOptions) -> Wanted:
+def wanted_of(options: SessionOptions, charges: tuple[str, ...] = ()) -> Wanted:
     source = options.sandbox.directory
     return Wanted(
-        spec=spec_of(options.sandbox),
+        spec=replace(spec_of(options.sandbox), charges=charges),
         host_directory=str(Path(source).resolve()) if source else None,
         checkpoints=options.checkpoints.keep,
     )
+
+
+def charges_of(session: str, options: SessionOptions) -> tuple[str, ...]:
+    """What programs in the sandbox spend on calls of models counts for a session that has a budget."""
+    if options.budget == Limits():
+        return ()
+    return session_scope(session), user_scope(options.user)
 
 
 def spec_of(wish: SandboxWish) -> SandboxSpec:

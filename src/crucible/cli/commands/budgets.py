@@ -194,9 +194,9 @@ COMMANDS = (
     Command(
         "budget",
         notes="""\
-A limit is of tokens, usd, sandbox_seconds, iterations or calls. That of a session or a sandbox is for
-all its time; a user's may be for each day or month, and a plan's for each session too. What is
-reserved for calls under way counts as if it were spent.""",
+A limit is of tokens, usd, sandbox_seconds, iterations or calls. That of a session or a sandbox
+is for all its time; a user's may be for each day or month, and a plan's for each session too.
+What is reserved for calls under way counts as if it were spent.""",
         examples=(("crucible budget set user:ada usd=20/month", "no more than that each month"),),
         subcommands=(
             Command(
