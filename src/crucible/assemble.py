@@ -205,8 +205,10 @@ def _engine_parts(service: Service) -> Parts:
     from crucible.memory.rules import RuleExtractor
     from crucible.store.address import database_url
     from crucible.store.database import Database
+    from crucible.user_file import gather
 
     home, environment = service.manager.config.home, dict(os.environ)
+    settings = gather(environment, only="database")
     database = Database(database_url(home, environment))
     ledger = Ledger(home, database)
     recorder = LedgerRecorder(ledger)
@@ -225,7 +227,11 @@ def _engine_parts(service: Service) -> Parts:
         database.close()
 
     return Parts(
-        store=choose_store(environment.get(VARIABLE, ""), home=home, database=lambda: database),
+        store=choose_store(
+            kept.text if (kept := settings.get(VARIABLE)) else "",
+            home=home,
+            database=lambda: database,
+        ),
         models=models,
         workplaces=SandboxPlaces(
             SandboxRoom(

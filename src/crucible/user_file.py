@@ -44,6 +44,7 @@ KEYS = {
     },
     "database": {
         "url": Key(kind=str, variable="CRUCIBLE_DATABASE"),
+        "sessions": Key(kind=str, variable="CRUCIBLE_SESSION_STORE"),
     },
     "prices": {
         "models": Key(kind=list, variable="CRUCIBLE_PRICES"),

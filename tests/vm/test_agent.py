@@ -1,0 +1,138 @@
+"""Whole turns in real sandboxes, by the engine as the program puts it together.
+
+All tests share one engine and one home; what a session needs of a sandbox of its own it opens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.agent.scenes import OneModel, Played, Say, call, results
+from tests.conftest import Run
+
+from crucible import assemble
+from crucible.agent.engine import Engine
+from crucible.agent.facts import ApprovalAnswer
+from crucible.agent.messages import ToolMessage
+from crucible.agent.options import CheckpointWish, PolicyRules, SessionOptions
+from crucible.config import Config
+from crucible.sandbox.service.dispatch import Service
+
+pytestmark = pytest.mark.vm
+
+
+class Stage:
+    """An engine whose model says what the test wrote; all else is real."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.model = Played()
+        parts = assemble._engine_parts(service)
+        self.engine = Engine(replace(parts, models=OneModel(self.model)))
+
+
+@pytest.fixture(scope="module")
+def stage(module_home: Path, run: Run) -> Iterator[Stage]:
+    made = Stage(Service(assemble.manager(Config(home=module_home))))
+    run(made.engine.start())
+    yield made
+
+    async def close() -> None:
+        for session in await made.engine.sessions():
+            await made.engine.destroy(session.id)
+        await made.engine.close()
+        await made.service.manager.let_all_go()
+
+    run(close())
+    made.service.manager.records.close()
+
+
+def test_a_program_is_mended_in_a_sandbox_and_replayed_in_another(stage: Stage, run: Run) -> None:
+    async def play() -> None:
+        stage.model.lines = [
+            Say(calls=(call("write", path="/workspace/a.py", content="print(1/0)\n"),)),
+            Say(calls=(call("bash", command="python3 a.py"),)),
+            Say(calls=(call("write", path="/workspace/a.py", content="print(6*7)\n"),)),
+            Say(
+                calls=(
+                    call("bash", id="x", command="python3 a.py"),
+                    call("bash", id="y", command="id -u"),
+                )
+            ),
+            Say(text="It prints 42."),
+        ]
+        session = await stage.engine.create_session(SessionOptions(memory=False))
+        answer = await stage.engine.generate(session.id, "write a program and run it")
+        assert (answer.end, answer.text) == ("done", "It prints 42."), answer
+        seen = results(await stage.engine.history(session.id))
+        assert "ZeroDivisionError" in seen[1]
+        assert "42" in seen[3]
+        place = (await stage.engine.session(session.id)).place
+        assert place is not None
+        assert place.isolation in ("software-vm", "hardware-vm")
+        again = await stage.engine.replay(session.id)
+        assert again.divergence is None, again
+        assert (again.calls, again.same) == (5, 5)
+        await stage.engine.destroy(session.id)
+
+    run(play())
+
+
+def test_cancelling_ends_the_process_in_the_sandbox(stage: Stage, run: Run) -> None:
+    async def play() -> None:
+        stage.model.lines = [
+            Say(calls=(call("bash", command="echo begun; exec sleep 98765"),)),
+            Say(calls=(call("bash", command="ps -e -o args= | grep -c '[s]leep 98765'"),)),
+            Say(text="None."),
+        ]
+        policy = PolicyRules(default="allow")
+        session = await stage.engine.create_session(SessionOptions(memory=False, policy=policy))
+        async for event in stage.engine.stream(session.id, "run it"):
+            if event.kind == "output" and event.data["text"].startswith("begun"):
+                break
+        assert await stage.engine.cancel(session.id)
+        message = (await stage.engine.history(session.id))[-1]
+        assert isinstance(message, ToolMessage)
+        assert message.results[0].text.startswith("cancelled")
+        await stage.engine.generate(session.id, "run it again")
+        assert results(await stage.engine.history(session.id))[-1].startswith("0")
+        await stage.engine.destroy(session.id)
+
+    run(play())
+
+
+def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run) -> None:
+    async def play() -> None:
+        stage.model.lines = [
+            Say(calls=(call("bash", command="echo one > a"),)),
+            Say(calls=(call("bash", command="echo two > a"),)),
+            Say(text="Two."),
+            Say(calls=(call("bash", command="cat a"),)),
+            Say(text="One again."),
+        ]
+        session = await stage.engine.create_session(
+            SessionOptions(
+                memory=False,
+                policy=PolicyRules(ask=("bash(echo two*)",)),
+                checkpoints=CheckpointWish(is_on=True, keep=2),
+            )
+        )
+        turn = await stage.engine.begin(session.id, "run it")
+        async for event in stage.engine.events(session.id):
+            if event.kind == "approval-asked":
+                given = ApprovalAnswer(decision="once", by="ana")
+                await stage.engine.answer_approval(event.data["id"], given)
+            if event.kind == "turn-ended":
+                break
+        assert (await turn.wait()).text == "Two."
+        await stage.engine.rewind(session.id, 1)
+        answer = await stage.engine.generate(session.id, "run cat")
+        assert answer.end == "done", answer
+        assert results(await stage.engine.history(session.id))[-1].startswith("one")
+        await stage.engine.destroy(session.id)
+        assert stage.service.manager.records.snapshots() == []
+
+    run(play())
