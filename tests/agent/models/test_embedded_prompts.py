@@ -36,10 +36,15 @@ def test_after_a_failure_the_same_question_is_asked_with_chance() -> None:
     assert "NameError" not in str(first.messages)
 
 
+def test_the_likest_example_comes_last() -> None:
+    asked = ask_for_program(ask_for("how many primes below 50"))
+    assert asked.messages[-3] == UserMessage(text="how many palindromes below 200")
+
+
 def test_no_example_answers_what_is_measured() -> None:
     """Neither products nor sums of two numbers, nor primes, nor what else the questions are about."""
     shown = "\n".join(str(one) for one in ask_for_program(ask_for("x")).messages)
-    assert not re.search(r"\d \* \d|\d \+ \d+\)\)|prime|factorial|gcd|remainder", shown.lower())
+    assert not re.search(r"\d \* \d|\(\d+ \+ \d+\)|prime|factorial|gcd|remainder", shown.lower())
 
 
 def test_a_conversation_without_a_question_does_no_harm() -> None:

@@ -161,7 +161,8 @@ def test_no_wait_is_without_end(
     server.script([Turn(text="a text of some length", fault=fault)])
     with pytest.raises(ModelTimedOut):
         run(ask(server, flavour, ask_for("a"), waits=waits))
-    assert server.wait_for(lambda seen: seen.gone == 1)
+    # On a busy host the request may not even have been sent in time.
+    assert server.wait_for(lambda seen: seen.gone == len(seen.requests))
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

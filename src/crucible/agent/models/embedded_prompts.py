@@ -6,6 +6,7 @@ Python, and no answer.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from crucible.agent.messages import AssistantMessage, Message, Text, UserMessage
@@ -16,24 +17,33 @@ SYSTEM = (
     "% is the remainder, ** is the power, range(1, n + 1) counts from 1 to n."
 )
 _EXAMPLES = (
-    ("in how many ways can 3 of 7 be chosen", "print(math.comb(7, 3))"),
-    ("what is the least common multiple of 4 and 6", "print(math.lcm(4, 6))"),
     (
-        "what is the product of the digits of 4312",
-        "print(math.prod(int(d) for d in str(4312)))",
+        "how many perfect numbers below 500",
+        "def is_perfect(n):\n"
+        "    return n > 1 and sum(d for d in range(1, n) if n % d == 0) == n\n\n"
+        "print(len([n for n in range(1, 500) if is_perfect(n)]))",
     ),
     (
-        "how many numbers below 50 have exactly four divisors",
-        "print(len([n for n in range(1, 50) if len([d for d in range(1, n + 1) if n % d == 0]) == 4]))",
+        "how many palindromes below 200",
+        "def is_palindrome(n):\n"
+        "    return str(n) == str(n)[::-1]\n\n"
+        "print(len([n for n in range(1, 200) if is_palindrome(n)]))",
+    ),
+    ("in how many ways can 3 of 7 be chosen", "import math\nprint(math.comb(7, 3))"),
+    ("what is the least common multiple of 4 and 6", "import math\nprint(math.lcm(4, 6))"),
+    (
+        "what is the largest digit of 4312",
+        "import math\nprint(max(int(d) for d in str(4312)))",
     ),
     (
-        "what is the sum of the even numbers from 1 to 30",
-        "print(sum(n for n in range(1, 30 + 1) if n % 2 == 0))",
+        "what is the product of the numbers from 3 to 9",
+        "import math\nprint(math.prod(range(3, 9 + 1)))",
     ),
-    ("is 91 divisible by 7", "print(91 % 7 == 0)"),
-    ("what is the cube of 6", "print(6 ** 3)"),
-    ("what is 84 divided by 12", "print(84 / 12)"),
+    ("is 91 divisible by 7", "import math\nprint(91 % 7 == 0)"),
+    ("what is the cube of 6", "import math\nprint(6 ** 3)"),
+    ("what is 84 divided by 12", "import math\nprint(84 / 12)"),
 )
+_WORD = re.compile(r"[a-z]+")
 _MOST_TOKENS = 200
 # What a program that failed is told with; see `pipeline.say_result`.
 _FAILED = "The program failed:"
@@ -52,7 +62,7 @@ def ask_for_program(request: Request) -> Request:
     return replace(
         request,
         system=SYSTEM,
-        messages=(*_shown(), UserMessage(text=question)),
+        messages=(*_shown(question), UserMessage(text=question)),
         tools=(),
         schema=None,
         thinking="off",
@@ -63,12 +73,23 @@ def ask_for_program(request: Request) -> Request:
     )
 
 
-def _shown() -> tuple[Message, ...]:
+def _shown(question: str) -> tuple[Message, ...]:
+    """All of them, the likest last: it is that one which the model follows."""
+    asked = _words(question)
+
+    def likeness(example: tuple[str, str]) -> float:
+        words = _words(example[0])
+        return len(words & asked) / len(words | asked)
+
     found: list[Message] = []
-    for question, program in _EXAMPLES:
-        block = f"```python\nimport math\n{program}\n```"
-        found += [UserMessage(text=question), AssistantMessage(parts=(Text(text=block),))]
+    for text, program in sorted(_EXAMPLES, key=likeness):
+        block = f"```python\n{program}\n```"
+        found += [UserMessage(text=text), AssistantMessage(parts=(Text(text=block),))]
     return tuple(found)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
 
 
 def _since_question(messages: tuple[Message, ...]) -> tuple[Message, ...]:
