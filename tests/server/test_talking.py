@@ -12,6 +12,7 @@ import pytest
 from tests.agent.scenes import Say, call
 from tests.server.agent_stage import Stage
 
+from crucible.agent.models.base import ModelRef
 from crucible.cli.main import main
 from crucible.cli.talking.showing import readable
 
@@ -56,6 +57,14 @@ async def test_the_answer_alone_is_on_standard_output(stage: Stage, terminal: Te
 async def test_quiet_says_nothing_else(stage: Stage, terminal: Terminal) -> None:
     stage.play(Say(calls=(call("bash", command="echo x"),)), Say(text="Yes."))
     assert await terminal.run("ask", "-q", "Run x") == (0, "Yes.\n", "")
+
+
+async def test_the_embedded_model_is_called_what_it_is(stage: Stage, terminal: Terminal) -> None:
+    object.__setattr__(stage.scene.model, "ref", ModelRef(provider="embedded", name="smollm2-135m"))
+    stage.play(Say(text="Hello."))
+    _, out, errors = await terminal.run("ask", "Hello there")
+    assert out == "Hello.\n"
+    assert "the embedded model, a very small one" in errors
 
 
 async def test_what_is_piped_in_is_what_the_question_is_about(

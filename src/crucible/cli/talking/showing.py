@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _MOST_LINES = 12
 _LONGEST_LINE = 400
+_EMBEDDED = (
+    "  note: this is the embedded model, a very small one (135M) that is often wrong; with a key such as\n"
+    "  ANTHROPIC_API_KEY in the environment or in your settings, a provider's model answers"
+)
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -27,6 +31,7 @@ class Showing:
         self._is_in_text = False
         self._is_in_thought = False
         self._lines = 0
+        self._has_told_embedded = False
 
     def show(self, event: TurnEvent) -> None:
         data = event.data
@@ -82,10 +87,18 @@ class Showing:
                 return f"  compacted: {data.get('replaced')} messages"
             case "checkpoint":
                 return f"  checkpoint {data.get('step', '')}"
+            case "usage" if self._is_first_of_embedded(data):
+                return _EMBEDDED
             case "notice":
                 return f"  note: {_short(_said(data, 'text'))}"
             case _:
                 return ""
+
+    def _is_first_of_embedded(self, data: Mapping[str, Any]) -> bool:
+        is_embedded = _said(data, "model").startswith("embedded:")
+        is_first = is_embedded and not self._has_told_embedded
+        self._has_told_embedded = self._has_told_embedded or is_embedded
+        return is_first
 
     def _output(self, text: str) -> str:
         """The first lines of a command's output: the whole is in the result and in the ledger."""
