@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent.tool_claims import CLAIMS, Bench, Claim, heard, long_sleep
-from tests.conftest import Run
+from tests.conftest import SMALL, Run
 
 from crucible import assemble
 from crucible.agent.places import interpreting
@@ -39,7 +39,9 @@ class Program:
         self.room = self._room()
 
     def workplace(self) -> SandboxWorkplace:
-        return SandboxWorkplace(self.room, NAME, Wanted(host_directory=str(self.directory)))
+        return SandboxWorkplace(
+            self.room, NAME, Wanted(spec=SMALL, host_directory=str(self.directory))
+        )
 
     async def die_and_come_back(self) -> None:
         await self.room.manager.let_all_go()
@@ -58,13 +60,13 @@ class Program:
 
 @pytest.fixture(scope="module")
 def program(
-    module_home: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
+    small_home: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
 ) -> Iterator[Program]:
     directory = tmp_path_factory.mktemp("project")
     (directory / "of-host.txt").write_text("copied in")
 
     async def begin() -> Program:
-        return Program(module_home, directory)
+        return Program(small_home, directory)
 
     program = run(begin())
     yield program
