@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import secrets
@@ -41,11 +40,30 @@ from crucible.agent.parts import Parts
 from crucible.agent.seams import Spend, Step
 from crucible.agent.session import Session
 from crucible.agent.structured import read_partial
-from crucible.agent.tokens import estimate, estimate_request, worst_request
+from crucible.agent.tokens import estimate_request, worst_request
 from crucible.agent.turn import Turn
-from crucible.errors import BadAnswer
+from crucible.errors import (
+    BadAnswer,
+    ContextTooLong,
+    ModelOverloaded,
+    ModelRefused,
+    NoKey,
+    RateLimited,
+    UnknownModel,
+    WrongKey,
+)
 
 _LEAST_OUTPUT = 256
+# What a provider refuses before it reads costs nothing.
+_NOTHING_SPENT = (
+    ContextTooLong,
+    ModelOverloaded,
+    ModelRefused,
+    NoKey,
+    RateLimited,
+    UnknownModel,
+    WrongKey,
+)
 
 
 def choose_model(parts: Parts, session: Session, purpose: Purpose) -> Model:
@@ -91,7 +109,6 @@ class Asker:
         call: Callable[[], Awaitable[Answered]],
         so_far: Callable[[], str],
     ) -> Answered:
-        expected = estimate_request(request)
         hold = await self._parts.purse.reserve(
             Spend(
                 session=session.id,
@@ -107,13 +124,15 @@ class Asker:
         try:
             async with self._lanes.enter("generate"):
                 answered = await call()
-        except asyncio.CancelledError:
-            # The provider has read it all and written what we saw; nobody will tell us its count.
-            usage = Usage(input_tokens=expected, output_tokens=estimate(so_far()))
-            await hold.settle(usage=usage, iterations=1)
+        except _NOTHING_SPENT:
+            await hold.settle(iterations=1)
             raise
         except BaseException:
-            await hold.settle(iterations=1)
+            # The provider may have read it all and written what we saw, and more; nobody will tell us its count.
+            seen = len(so_far().encode(errors="replace"))
+            output = min(request.max_output_tokens, max(seen, 1))
+            usage = Usage(input_tokens=worst_request(request), output_tokens=output)
+            await hold.settle(usage=usage, iterations=1)
             raise
         cost = await hold.settle(usage=answered.usage, iterations=1)
         self._count(session, answered, cost)
