@@ -249,14 +249,14 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        """By the kernel's word: that it died may not have come to us yet."""
+        """By the kernel's word: that it died may not have come to us yet, nor have all its threads ended."""
         if self._is_dismissed or self.process.returncode is not None:
             return False
         try:
-            how = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return os.waitid(os.P_PID, self.process.pid, how) is None
-        except ChildProcessError:
+            status = Path(f"/proc/{self.process.pid}/stat").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
             return False
+        return status.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
     async def first_line(self) -> bytes:
         return await cast("asyncio.StreamReader", self.process.stdout).readline()

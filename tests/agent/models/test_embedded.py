@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +72,10 @@ def test_it_comes_back_after_a_crash(model: EmbeddedModel, run: Run) -> None:
     server = model._server
     assert server is not None
     assert server.pid is not None
-    os.kill(server.pid, signal.SIGKILL)
+    dying = server.pid
+    os.kill(dying, signal.SIGKILL)
+    while server.pid == dying:
+        time.sleep(0.01)
     end = run(answer(Persistent(model, Patience(first_wait_s=0.0)), request))
     assert end.message.text
 
