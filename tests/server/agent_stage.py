@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.agent.scenes import Line, Scene, scene
 from tests.server.conftest import Server
@@ -13,13 +15,16 @@ from tests.server.conftest import Server
 from crucible import assemble
 from crucible.agent.engine import Engine
 from crucible.agent.judging import PolicyJudge
+from crucible.agent.recording import LedgerRecorder
 from crucible.config import Config
+from crucible.ledger.ledger import Ledger
 from crucible.sandbox.service.dispatch import Service
 from crucible.server.engines import LazyEngine
 from crucible.server.journal import Journal
 from crucible.server.listening import Address
 from crucible.server.serving import http_doors
 from crucible.server.store import Store
+from crucible.store.database import Database
 from crucible_client import AsyncClient
 
 
@@ -27,6 +32,7 @@ from crucible_client import AsyncClient
 class Stage:
     server: Server
     scene: Scene
+    ledger: Ledger
 
     def client(self) -> AsyncClient:
         return AsyncClient(self.server.url, token=self.server.token())
@@ -37,7 +43,14 @@ class Stage:
 
 @asynccontextmanager
 async def agent_staging(home: Path) -> AsyncIterator[Stage]:
-    async with scene(home, judge=PolicyJudge()) as found:
+    database = Database(f"sqlite:///{home / 'ledger.db'}")
+    ledger = Ledger(home, database)
+    parts: dict[str, Any] = {
+        "judge": PolicyJudge(),
+        "recorder": LedgerRecorder(ledger),
+        "runs": ledger,
+    }
+    async with scene(home, **parts) as found:
 
         async def make() -> Engine:
             return found.engine
@@ -54,9 +67,11 @@ async def agent_staging(home: Path) -> AsyncIterator[Stage]:
         )
         await doors.open()
         try:
-            yield Stage(server=Server(doors), scene=found)
+            yield Stage(server=Server(doors), scene=found, ledger=ledger)
         finally:
             await doors.drain()
             await service.close()
             manager.records.close()
             store.close()
+            await asyncio.to_thread(ledger.close)
+            await asyncio.to_thread(database.close)

@@ -158,6 +158,27 @@ async def test_nothing_that_a_model_or_a_sandbox_says_acts_on_the_terminal(
     assert readable("a\tb\nc\x1b[1m") == "a\tb\nc\\x1b[1m"
 
 
+async def test_a_recorded_session_is_run_again_and_the_first_difference_named(
+    stage: Stage, terminal: Terminal
+) -> None:
+    same, other = "echo $((6*7))", "cat /proc/sys/kernel/random/uuid"
+    stage.play(Say(calls=(call("bash", command=same),)), Say(text="Done."))
+    stage.play(Say(calls=(call("bash", command=other),)), Say(text="Done."))
+    for _ in range(2):
+        await terminal.run("ask", "Run it, please run")
+    other_run, same_run = [run.id for run in await stage.ledger.runs()]
+    status, out, _ = await terminal.run("runs", "replay", same_run)
+    assert (status, out) == (0, "1 of 1 calls came out as recorded\n")
+    status, out, _ = await terminal.run("runs", "replay", other_run)
+    assert status == 1
+    assert "0 of 1 calls" in out
+    assert "first difference: entry " in out
+    assert "bash" in out
+    status, _, errors = await terminal.run("runs", "replay", "ses-none")
+    assert status == 126
+    assert "(run-missing)" in errors
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -24,6 +24,7 @@ from crucible.server.routes import (
     images,
     metrics,
     network,
+    replays,
     runs,
     sandboxes,
     sessions,
@@ -39,7 +40,7 @@ from crucible.server.wire import Wire
 MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
-    image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals,
+    image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -258,6 +258,28 @@ class Approval:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """A recorded session that was run again. `divergence` tells of the first step that came out otherwise."""
+
+    run: str
+    calls: int
+    same: int
+    erased: int
+    divergence: Mapping[str, Any] | None
+
+    @classmethod
+    def read(cls, told: Any) -> Replay:
+        reader = Reader(told)
+        return cls(
+            run=reader.text("run"),
+            calls=reader.whole("calls"),
+            same=reader.whole("same"),
+            erased=reader.whole("erased"),
+            divergence=reader.table_or_none("divergence"),
+        )
+
+
 def schema_of(wanted: Any) -> dict[str, Any]:
     """A JSON Schema as it is, or that of a class of pydantic."""
     if isinstance(wanted, dict):

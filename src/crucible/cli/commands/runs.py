@@ -96,6 +96,31 @@ def verify(arguments: Arguments) -> int:
     return 0 if verdict.is_whole else _DIFFERENT
 
 
+def replay(arguments: Arguments) -> int:
+    """Through the program that has the sandboxes. Status 1: something came out otherwise."""
+    from crucible.cli import render
+    from crucible.cli.talking.reaching import reach, translated
+
+    with translated(), reach() as client:
+        found = client.replay(arguments.word("RUN"))
+    if arguments.flag("json"):
+        from dataclasses import asdict
+
+        render.show_json(asdict(found))
+    else:
+        erased = f", {found.erased} of them erased" if found.erased else ""
+        render.say(f"{found.same} of {found.calls} calls came out as recorded{erased}")
+        if found.divergence is not None:
+            told = {name: str(found.divergence.get(name, "")) for name in ("step", "what")}
+            number = found.divergence.get("number")
+            render.say(f"first difference: entry {number}, {render.visible(told['step'])}")
+            render.say(f"  {render.visible(told['what'])}")
+            for name in ("recorded", "got"):
+                text = str(found.divergence.get(name, ""))
+                render.say(f"  {name}: {render.visible(text)}")
+    return 0 if found.divergence is None else _DIFFERENT
+
+
 def erase(arguments: Arguments) -> int:
     import asyncio
 
@@ -270,6 +295,14 @@ came out can be erased; the entry stays and says so.""",
 Nothing is asked of any network. Ends with 1 if something was changed, is missing or out of
 order, and names the first entry. A word with a dot or a slash is a file.""",
                 examples=(("crucible runs verify ./run.json --key ann.pem", "of somebody else"),),
+            ),
+            Command(
+                "replay",
+                replay,
+                operands=(Operand("RUN", "the run's id in `runs list`"),),
+                options=(JSON,),
+                summary="Run a recorded session again in a fresh sandbox; name the first difference",
+                examples=(("crucible runs replay ses-0123456789abcdef", "its calls, once more"),),
             ),
             Command(
                 "erase",

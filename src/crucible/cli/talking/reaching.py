@@ -29,7 +29,7 @@ OPTIONS = (
     ),
     Option("image", "what its sandbox starts from", metavar="IMAGE"),
     Option("allow", "a host that its sandbox may reach", metavar="HOST", is_repeatable=True),
-    Option("dir", "a directory that is copied into its workspace", metavar="DIR"),
+    Option("dir", "a directory that is copied into its workspace (default: WORKSPACE)", metavar="DIR"),
     Option("permit", "calls that need no asking, like 'bash(git *)'", metavar="PATTERN", is_repeatable=True),
     Option("forbid", "calls that are refused", metavar="PATTERN", is_repeatable=True),
     Option("budget-usd", "what the session may cost", metavar="USD"),
@@ -104,7 +104,7 @@ def _sandbox(arguments: Arguments) -> dict[str, Any]:
     found: dict[str, Any] = {"hosts": arguments.values("allow")}
     if image := arguments.value("image"):
         found["image"] = image
-    if directory := arguments.value("dir"):
+    if directory := arguments.value("dir") or os.environ.get("WORKSPACE"):
         found["directory"] = str(Path(directory).resolve())
     return found
 

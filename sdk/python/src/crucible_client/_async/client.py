@@ -19,13 +19,14 @@ from crucible_client._async.http import AsyncHttp
 from crucible_client._async.session import AsyncSession
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
-from crucible_client.agent import Approval, SessionInfo, SessionOptions
+from crucible_client.agent import Approval, Replay, SessionInfo, SessionOptions
 from crucible_client.reading import Reader
 from crucible_client.results import Result
 from crucible_client.settings import Settings
 from crucible_client.values import SandboxInfo, Snapshot
 
 REQUEST_S = 60.0
+REPLAY_S = 3600.0
 
 
 class AsyncClient:
@@ -119,6 +120,11 @@ class AsyncClient:
 
     async def sessions(self) -> list[SessionInfo]:
         return [SessionInfo.read(one) for one in await self.http.pages("/sessions")]
+
+    async def replay(self, run: str) -> Replay:
+        """Runs a recorded session again in a fresh sandbox, with the recorded answers of its model."""
+        path = f"/runs/{quote(run, safe='')}/replay"
+        return Replay.read(await self.http.call("POST", path, timeout_s=REPLAY_S))
 
     async def approvals(self) -> list[Approval]:
         """What waits for a person, in all sessions."""
