@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ def killed_in(kind: str, root: Path) -> str:
         [sys.executable, "-m", "tests.agent.crashing", str(root), kind],
         stdout=subprocess.PIPE,
         cwd=ROOT,
+        # What it leaves behind goes with the test.
+        env={**os.environ, "TMPDIR": str(root)},
         start_new_session=True,
     ) as program:
         assert program.stdout is not None
