@@ -172,10 +172,12 @@ async def engine(service: Service) -> Engine:
 
 def has_sessions(config: Config) -> bool:
     """Whether an engine before may have left sessions: their database is there, or is not ours to look at."""
-    from crucible.store.address import FILE_NAME, VARIABLE
+    from crucible.store.names import FILE_NAME, VARIABLE
+    from crucible.user_file import gather
 
     files = (config.home / FILE_NAME, config.home / "sessions")
-    return VARIABLE in os.environ or any(path.exists() for path in files)
+    is_named = VARIABLE in gather(os.environ, only="database")
+    return is_named or any(path.exists() for path in files)
 
 
 def _engine_parts(service: Service) -> Parts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,23 @@ def test_the_program_has_an_engine_that_talks(
             service.manager.records.close()
 
     run(play())
+
+
+def test_a_database_that_the_users_file_names_may_have_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[database]\nurl = "postgresql://somewhere/else"\n')
+    monkeypatch.setenv("CRUCIBLE_CONFIG", str(path))
+    assert assemble.has_sessions(Config(home=tmp_path / "home"))
+
+
+def test_to_ask_for_sessions_loads_no_database(tmp_path: Path) -> None:
+    """The HTTP doors ask whenever they open, also for who never uses the agent."""
+    script = (
+        "import sys; from pathlib import Path; from crucible import assemble;"
+        "from crucible.config import Config;"
+        f"assemble.has_sessions(Config(home=Path({str(tmp_path)!r})));"
+        "sys.exit('sqlalchemy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -9,10 +9,9 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from crucible.errors import BadSetting
+from crucible.store.names import FILE_NAME, VARIABLE
 from crucible.user_file import gather
 
-FILE_NAME = "crucible.db"
-VARIABLE = "CRUCIBLE_DATABASE"
 _LONGEST = 4096
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",
