@@ -5,11 +5,17 @@ from __future__ import annotations
 from crucible.server.tokens import Scope
 from crucible.values import dataclass
 
+LOCAL = "local"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """`id` is what the audit and the idempotency keys know the caller by; `sandbox` the id of the only one it has."""
+    """`id` is what the audit and the idempotency keys know the caller by; `sandbox` the id of the only one it has.
+
+    `user` is whose sessions, runs, memory and sandboxes the caller sees: without accounts, whoever started the program.
+    """
 
     id: str
     scope: Scope
     sandbox: str = ""
+    user: str = LOCAL

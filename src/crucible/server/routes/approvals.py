@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from crucible.agent.facts import ApprovalAnswer
+from crucible.errors import ApprovalMissing, SessionMissing
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
 from crucible.server.models.agent import ApprovalGiven, ApprovalTold
 from crucible.server.models.base import Told
@@ -25,10 +26,16 @@ class ApprovalList(Told):
 
 
 @router.get("/approvals", dependencies=[MAY_READ], operation_id="listApprovals")
-async def list_all(domain: TheDomain, session: SessionWanted = None) -> ApprovalList:
+async def list_all(
+    domain: TheDomain, caller: TheCaller, session: SessionWanted = None
+) -> ApprovalList:
     """What waits, the oldest first. Each is denied when its time is over."""
-    found = await (await domain.engine.get()).approvals(session)
-    return ApprovalList(items=[ApprovalTold.of(one) for one in found])
+    engine = await domain.engine.get()
+    own = {one.id for one in await engine.sessions(caller.user)}
+    if session is not None and session not in own:
+        raise SessionMissing(session)
+    found = await engine.approvals(session)
+    return ApprovalList(items=[ApprovalTold.of(one) for one in found if one.session in own])
 
 
 @router.post("/approvals/{approval}", dependencies=[MAY_RUN], operation_id="answerApproval")
@@ -36,7 +43,11 @@ async def answer(
     approval: ApprovalId, asked: ApprovalGiven, domain: TheDomain, caller: TheCaller
 ) -> ApprovalTold:
     """`always` allows the same call for the rest of the session."""
+    engine = await domain.engine.get()
+    own = {one.id for one in await engine.sessions(caller.user)}
+    if not any(one.id == approval and one.session in own for one in await engine.approvals()):
+        raise ApprovalMissing(approval)
     given = ApprovalAnswer(
         decision=asked.decision, by=caller.id, arguments=asked.arguments, note=asked.note
     )
-    return ApprovalTold.of(await (await domain.engine.get()).answer_approval(approval, given))
+    return ApprovalTold.of(await engine.answer_approval(approval, given))

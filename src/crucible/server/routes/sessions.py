@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query
 from crucible.agent.options import SessionOptions, options_from_json
 from crucible.errors import Forbidden
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import OWN_SESSION
 from crucible.server.callers import Caller
 from crucible.server.models.agent import (
     ContextTold,
@@ -27,9 +28,6 @@ from crucible.server.routes import PREFIX
 from crucible.server.tokens import Scope
 
 router = APIRouter(prefix=PREFIX, tags=["sessions"], route_class=OnceRoute)
-
-# Whose sessions they are. There is one user behind these doors: whoever started the program.
-USER = "local"
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 
@@ -51,18 +49,20 @@ async def create(asked: SessionWanted, domain: TheDomain, caller: TheCaller) -> 
 
 @router.get("/sessions", dependencies=[MAY_READ], operation_id="listSessions")
 async def list_all(
-    domain: TheDomain, limit: Limit = 100, cursor: Cursor = None
+    domain: TheDomain, caller: TheCaller, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[SessionTold]:
-    found = await (await domain.engine.get()).sessions(USER)
+    found = await (await domain.engine.get()).sessions(caller.user)
     return page(found, key=lambda one: one.id, show=SessionTold.of, limit=limit, cursor=cursor)
 
 
-@router.get("/sessions/{id}", dependencies=[MAY_READ], operation_id="getSession")
+@router.get("/sessions/{id}", dependencies=[MAY_READ, OWN_SESSION], operation_id="getSession")
 async def get(id: Id, domain: TheDomain) -> SessionTold:
     return SessionTold.of(await (await domain.engine.get()).session(id))
 
 
-@router.patch("/sessions/{id}", dependencies=[MAY_RUN], operation_id="configureSession")
+@router.patch(
+    "/sessions/{id}", dependencies=[MAY_RUN, OWN_SESSION], operation_id="configureSession"
+)
 async def configure(id: Id, asked: SessionChanges, domain: TheDomain) -> SessionTold:
     changes = asked.model_dump(exclude_unset=True)
     if "models" in changes:
@@ -71,24 +71,31 @@ async def configure(id: Id, asked: SessionChanges, domain: TheDomain) -> Session
 
 
 @router.delete(
-    "/sessions/{id}", status_code=204, dependencies=[MAY_RUN], operation_id="destroySession"
+    "/sessions/{id}",
+    status_code=204,
+    dependencies=[MAY_RUN, OWN_SESSION],
+    operation_id="destroySession",
 )
 async def destroy(id: Id, domain: TheDomain) -> None:
     """With its sandbox. What it did stays in the ledger."""
     await (await domain.engine.get()).destroy(id)
 
 
-@router.get("/sessions/{id}/history", dependencies=[MAY_READ], operation_id="getHistory")
+@router.get(
+    "/sessions/{id}/history", dependencies=[MAY_READ, OWN_SESSION], operation_id="getHistory"
+)
 async def history(id: Id, domain: TheDomain) -> HistoryTold:
     return HistoryTold.of(await (await domain.engine.get()).history(id))
 
 
-@router.get("/sessions/{id}/context", dependencies=[MAY_READ], operation_id="getContextUsage")
+@router.get(
+    "/sessions/{id}/context", dependencies=[MAY_READ, OWN_SESSION], operation_id="getContextUsage"
+)
 async def context(id: Id, domain: TheDomain) -> ContextTold:
     return ContextTold.of(await (await domain.engine.get()).context_usage(id))
 
 
-@router.post("/sessions/{id}/pin", dependencies=[MAY_RUN], operation_id="pinMessage")
+@router.post("/sessions/{id}/pin", dependencies=[MAY_RUN, OWN_SESSION], operation_id="pinMessage")
 async def pin(id: Id, asked: PinWanted, domain: TheDomain) -> HistoryTold:
     """A pinned message is kept word for word when the history is compacted."""
     engine = await domain.engine.get()
@@ -96,7 +103,9 @@ async def pin(id: Id, asked: PinWanted, domain: TheDomain) -> HistoryTold:
     return HistoryTold.of(await engine.history(id))
 
 
-@router.post("/sessions/{id}/clear", dependencies=[MAY_RUN], operation_id="clearSession")
+@router.post(
+    "/sessions/{id}/clear", dependencies=[MAY_RUN, OWN_SESSION], operation_id="clearSession"
+)
 async def clear(id: Id, domain: TheDomain) -> SessionTold:
     """Forgets the history. The sandbox stays as it is."""
     engine = await domain.engine.get()
@@ -104,7 +113,9 @@ async def clear(id: Id, domain: TheDomain) -> SessionTold:
     return SessionTold.of(await engine.session(id))
 
 
-@router.post("/sessions/{id}/compact", dependencies=[MAY_RUN], operation_id="compactSession")
+@router.post(
+    "/sessions/{id}/compact", dependencies=[MAY_RUN, OWN_SESSION], operation_id="compactSession"
+)
 async def compact(id: Id, domain: TheDomain) -> ContextTold:
     """Puts a summary in the place of what is old; what is pinned stays."""
     engine = await domain.engine.get()
@@ -112,7 +123,9 @@ async def compact(id: Id, domain: TheDomain) -> ContextTold:
     return ContextTold.of(await engine.context_usage(id))
 
 
-@router.post("/sessions/{id}/rewind", dependencies=[MAY_RUN], operation_id="rewindSession")
+@router.post(
+    "/sessions/{id}/rewind", dependencies=[MAY_RUN, OWN_SESSION], operation_id="rewindSession"
+)
 async def rewind(id: Id, asked: StepsBack, domain: TheDomain) -> SessionTold:
     """Back to where sandbox and history were so many steps ago, where checkpoints were asked for."""
     engine = await domain.engine.get()
@@ -121,7 +134,10 @@ async def rewind(id: Id, asked: StepsBack, domain: TheDomain) -> SessionTold:
 
 
 @router.post(
-    "/sessions/{id}/branch", status_code=201, dependencies=[MAY_RUN], operation_id="branchSession"
+    "/sessions/{id}/branch",
+    status_code=201,
+    dependencies=[MAY_RUN, OWN_SESSION],
+    operation_id="branchSession",
 )
 async def branch(
     id: Id, domain: TheDomain, step: Annotated[int, Query(ge=1, le=1_000_000)]
@@ -134,7 +150,7 @@ def _options(asked: SessionWanted, caller: Caller) -> SessionOptions:
     if asked.sandbox.directory and not caller.scope.includes(Scope.ADMIN):
         raise Forbidden("Files of the host need a token with scope 'admin'")
     fields: dict[str, Any] = asked.model_dump()
-    return options_from_json({**fields, "models": _named(fields["models"]), "user": USER})
+    return options_from_json({**fields, "models": _named(fields["models"]), "user": caller.user})
 
 
 def _named(models: dict[str, str | None]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from crucible.agent.models.base import Schema
 from crucible.errors import BadRequest, CrucibleError
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
+from crucible.server.belonging import OWN_SESSION
 from crucible.server.models.agent import AnswerTold, ObjectWanted, PromptGiven, TurnTold
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.problems import fields_of
@@ -32,7 +33,7 @@ _LAST = "turn-ended"
 @router.post(
     "/sessions/{id}/turns",
     status_code=202,
-    dependencies=[MAY_RUN, IDEMPOTENT],
+    dependencies=[MAY_RUN, OWN_SESSION, IDEMPOTENT],
     operation_id="beginTurn",
 )
 async def begin(id: Id, asked: PromptGiven, domain: TheDomain) -> TurnTold:
@@ -42,7 +43,10 @@ async def begin(id: Id, asked: PromptGiven, domain: TheDomain) -> TurnTold:
 
 
 @router.post(
-    "/sessions/{id}/resume", status_code=202, dependencies=[MAY_RUN], operation_id="resumeTurn"
+    "/sessions/{id}/resume",
+    status_code=202,
+    dependencies=[MAY_RUN, OWN_SESSION],
+    operation_id="resumeTurn",
 )
 async def resume(id: Id, domain: TheDomain) -> TurnTold:
     """Goes on with a turn that was interrupted."""
@@ -50,7 +54,11 @@ async def resume(id: Id, domain: TheDomain) -> TurnTold:
     return TurnTold(session=id, turn=turn.number, after=turn.first_event - 1)
 
 
-@router.post("/sessions/{id}/generate", dependencies=[MAY_RUN, IDEMPOTENT], operation_id="generate")
+@router.post(
+    "/sessions/{id}/generate",
+    dependencies=[MAY_RUN, OWN_SESSION, IDEMPOTENT],
+    operation_id="generate",
+)
 async def generate(id: Id, asked: PromptGiven, domain: TheDomain) -> AnswerTold:
     """Waits for the whole turn. It goes on if the caller leaves."""
     turn = await (await domain.engine.get()).begin(id, asked.prompt, intent=asked.intent)
@@ -59,7 +67,7 @@ async def generate(id: Id, asked: PromptGiven, domain: TheDomain) -> AnswerTold:
 
 @router.post(
     "/sessions/{id}/stream",
-    dependencies=[MAY_RUN],
+    dependencies=[MAY_RUN, OWN_SESSION],
     operation_id="streamTurn",
     response_class=StreamingResponse,
     responses=EVENTS,
@@ -72,7 +80,9 @@ async def stream(id: Id, asked: PromptGiven, domain: TheDomain, request: Request
 
 
 @router.post(
-    "/sessions/{id}/object", dependencies=[MAY_RUN, IDEMPOTENT], operation_id="generateObject"
+    "/sessions/{id}/object",
+    dependencies=[MAY_RUN, OWN_SESSION, IDEMPOTENT],
+    operation_id="generateObject",
 )
 async def generate_object(id: Id, asked: ObjectWanted, domain: TheDomain) -> AnswerTold:
     """`value` has the object. One that does not fit after all repairs is an error in `error`."""
@@ -85,7 +95,7 @@ async def generate_object(id: Id, asked: ObjectWanted, domain: TheDomain) -> Ans
 
 @router.post(
     "/sessions/{id}/object/stream",
-    dependencies=[MAY_RUN],
+    dependencies=[MAY_RUN, OWN_SESSION],
     operation_id="streamObject",
     response_class=StreamingResponse,
     responses=EVENTS,
@@ -103,7 +113,7 @@ async def stream_object(
 
 @router.get(
     "/sessions/{id}/events",
-    dependencies=[MAY_READ],
+    dependencies=[MAY_READ, OWN_SESSION],
     operation_id="followSession",
     response_class=StreamingResponse,
     responses=EVENTS,
@@ -125,7 +135,9 @@ async def follow(
     return EventStream(_told(engine, id, start, request, turn))
 
 
-@router.post("/sessions/{id}/cancel", dependencies=[MAY_RUN], operation_id="cancelTurn")
+@router.post(
+    "/sessions/{id}/cancel", dependencies=[MAY_RUN, OWN_SESSION], operation_id="cancelTurn"
+)
 async def cancel(id: Id, domain: TheDomain) -> dict[str, bool]:
     """Stops the model, and kills what runs in the sandbox. Tells whether there was a turn."""
     return {"cancelled": await (await domain.engine.get()).cancel(id)}
