@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any
 
-from crucible.agent import messages as message_form
+from crucible.agent.call_records import Call, CallRecords, OwnPurpose
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.hooks.points import Point
 from crucible.agent.lanes import Lanes
@@ -29,6 +27,7 @@ from crucible.agent.models.base import (
     CallBegan,
     CallDelta,
     Model,
+    ModelRef,
     Purpose,
     Request,
     Retrying,
@@ -37,10 +36,10 @@ from crucible.agent.models.base import (
     Usage,
 )
 from crucible.agent.parts import Parts
-from crucible.agent.seams import Spend, Step
+from crucible.agent.seams import Spend
 from crucible.agent.session import Session
 from crucible.agent.structured import read_partial
-from crucible.agent.tokens import estimate_request, worst_request
+from crucible.agent.tokens import Counted, estimate_request, worst_request
 from crucible.agent.turn import Turn
 from crucible.errors import (
     BadAnswer,
@@ -78,87 +77,98 @@ class Asker:
     def __init__(self, parts: Parts, lanes: Lanes) -> None:
         self._parts = parts
         self._lanes = lanes
-        self._recorded: dict[str, int] = {}
+        self._records = CallRecords()
+        self._counted: dict[str, tuple[ModelRef, Counted]] = {}
 
     async def ask(self, session: Session, turn: Turn, model: Model, request: Request) -> Answered:
         """Raises ModelError, BudgetSpent or HookBlocked. The answer is in no history yet."""
-        request = await self._prepared(session, model, request)
+        request = await self._prepared(session, model, request, turn.number)
+        call, others = Call(turn=turn.number, began_at=time.time()), set[ModelRef]()
         answered = await self._paid(
             session,
             model,
             request,
-            lambda: self._listen(session, turn, model, request),
-            lambda: turn.draft.text,
+            call,
+            lambda: self._listen(session, turn, model, request, others),
         )
+        if not others:
+            # One that another has answered may be counted otherwise.
+            counted = Counted(request=request, input_tokens=answered.usage.input_tokens)
+            self._counted[session.id] = model.ref, counted
         session.change(
             context_tokens=answered.usage.input_tokens + answered.usage.output_tokens,
             context_messages=len(session.messages) + 1,
         )
         return answered
 
-    async def ask_quietly(self, session: Session, model: Model, request: Request) -> Answered:
-        """For our own purposes: it costs and is recorded as any other, and nothing of it is told as the answer."""
+    async def ask_quietly(
+        self, session: Session, model: Model, request: Request, *, purpose: OwnPurpose, turn: int
+    ) -> Answered:
+        """For our own purposes, in a turn or after it: it costs and is recorded as any other, and is no answer."""
+        if purpose == "memory":
+            request = await self._hooked(session, model, request, turn)
         request = replace(request, max_output_tokens=max(_LEAST_OUTPUT, request.max_output_tokens))
-        return await self._paid(session, model, request, lambda: _last(model, request), lambda: "")
+        call = Call(turn=turn, purpose=purpose, began_at=time.time())
+        return await self._paid(session, model, request, call, lambda: _last(model, request))
 
     async def _paid(
         self,
         session: Session,
         model: Model,
         request: Request,
-        call: Callable[[], Awaitable[Answered]],
-        so_far: Callable[[], str],
+        call: Call,
+        listen: Callable[[], Awaitable[Answered]],
     ) -> Answered:
+        worst = worst_request(request, None if call.is_own else self._known(session, model))
+        # What is learned after a turn is no step of one.
+        iterations = 0 if call.purpose == "memory" else 1
         hold = await self._parts.purse.reserve(
             Spend(
                 session=session.id,
                 user=session.user,
                 limits=session.options.budget,
                 model=model.ref,
-                input_tokens=worst_request(request),
+                input_tokens=worst,
                 output_tokens=request.max_output_tokens,
-                iterations=1,
+                iterations=iterations,
             )
         )
-        began = time.time()
         try:
             async with self._lanes.enter("generate"):
-                answered = await call()
+                answered = await listen()
         except _NOTHING_SPENT:
-            await hold.settle(iterations=1)
+            await hold.settle(iterations=iterations)
             raise
         except BaseException:
-            # The provider may have read it all and written what we saw, and more; nobody will tell us its count.
-            seen = len(so_far().encode(errors="replace"))
-            output = min(request.max_output_tokens, max(seen, 1))
-            usage = Usage(input_tokens=worst_request(request), output_tokens=output)
-            await hold.settle(usage=usage, iterations=1)
+            # The provider may have read it all, and written more than we saw; nobody will tell us its count.
+            usage = Usage(input_tokens=worst, output_tokens=request.max_output_tokens)
+            await hold.settle(usage=usage, iterations=iterations)
             raise
-        cost = await hold.settle(usage=answered.usage, iterations=1)
-        self._count(session, answered, cost)
-        await self._parts.recorder.record(
-            self._step(session, model, request, answered, began, cost)
+        cost = await hold.settle(usage=answered.usage, iterations=iterations)
+        self._count(session, call, answered, cost)
+        step = self._records.step(
+            session, model, call, request, answered, ended_at=time.time(), cost=cost
         )
-        return await self._after(session, answered)
+        await self._parts.recorder.record(step)
+        return await self._after(session, answered, call.turn)
 
     def forget(self, session: str) -> None:
-        """Its messages are others now: the next call is recorded with all of them."""
-        self._recorded.pop(session, None)
+        """Its messages are others now."""
+        self._records.forget(session)
+        self._counted.pop(session, None)
 
-    async def _prepared(self, session: Session, model: Model, request: Request) -> Request:
+    def _known(self, session: Session, model: Model) -> Counted | None:
+        ref, counted = self._counted.get(session.id, (None, None))
+        return counted if ref == model.ref else None
+
+    async def _prepared(
+        self, session: Session, model: Model, request: Request, turn: int
+    ) -> Request:
         profile = model.profile
-        given = {
-            "model": str(model.ref),
-            "system": request.system,
-            "messages": len(request.messages),
-            "tools": [tool.name for tool in request.tools],
-        }
-        got = await self._hooks("before-model", session, given)
         room = profile.context_tokens - estimate_request(request)
         most = request.max_output_tokens or profile.output_tokens
         return replace(
-            request,
-            system=str(got.get("system", request.system)),
+            await self._hooked(session, model, request, turn),
             schema=request.schema if profile.takes_schema else None,
             thinking=session.options.thinking,
             max_output_tokens=max(_LEAST_OUTPUT, min(most, room)),
@@ -167,8 +177,23 @@ class Asker:
             else {},
         )
 
+    async def _hooked(self, session: Session, model: Model, request: Request, turn: int) -> Request:
+        given = {
+            "model": str(model.ref),
+            "system": request.system,
+            "messages": len(request.messages),
+            "tools": [tool.name for tool in request.tools],
+        }
+        got = await self._hooks("before-model", session, turn, given)
+        return replace(request, system=str(got.get("system", request.system)))
+
     async def _listen(
-        self, session: Session, turn: Turn, model: Model, request: Request
+        self,
+        session: Session,
+        turn: Turn,
+        model: Model,
+        request: Request,
+        others: set[ModelRef],
     ) -> Answered:
         shown: Any = None
         turn.draft.clear()
@@ -189,6 +214,7 @@ class Asker:
                     case CallDelta():
                         pass
                     case Retrying():
+                        others |= {event.model} if event.model else set()
                         session.tell(
                             "retry",
                             {
@@ -202,7 +228,7 @@ class Asker:
                         return replace(event, message=_with_ids(event.message))
         raise BadAnswer(f"{model.ref} ended its answer without an end")
 
-    async def _after(self, session: Session, answered: Answered) -> Answered:
+    async def _after(self, session: Session, answered: Answered, turn: int) -> Answered:
         given = {
             "model": str(answered.model),
             "text": answered.message.text,
@@ -211,28 +237,27 @@ class Asker:
             ],
             "usage": asdict(answered.usage),
         }
-        await self._hooks("after-model", session, given)
+        await self._hooks("after-model", session, turn, given)
         if answered.stop in ("length", "other") and not answered.message.calls:
             return replace(answered, message=replace(answered.message, is_whole=False))
         return answered
 
     async def _hooks(
-        self, point: Point, session: Session, data: Mapping[str, Any]
+        self, point: Point, session: Session, turn: int, data: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        turn = session.record.turn
         return await ask_hooks(
             self._parts,
             point,
             session=session.id,
             user=session.user,
-            turn=turn.number if turn else session.record.turns,
+            turn=turn,
             data=data,
         )
 
-    def _count(self, session: Session, answered: Answered, cost: float | None) -> None:
+    def _count(self, session: Session, call: Call, answered: Answered, cost: float | None) -> None:
         usage = answered.usage
         open_turn = session.record.turn
-        if open_turn is not None:
+        if open_turn is not None and open_turn.number == call.turn:
             open_turn = replace(
                 open_turn,
                 usage=open_turn.usage + usage,
@@ -245,7 +270,8 @@ class Asker:
             cost_usd=session.record.cost_usd + (cost or 0.0),
             is_cost_whole=session.record.is_cost_whole and cost is not None,
         )
-        session.tell(
+        session.journal.tell(
+            call.turn,
             "usage",
             {
                 "model": str(answered.model),
@@ -254,50 +280,9 @@ class Asker:
                 "cache_read_tokens": usage.cache_read_tokens,
                 "cache_write_tokens": usage.cache_write_tokens,
                 "cost_usd": cost,
+                "purpose": call.purpose,
             },
         )
-
-    def _step(
-        self,
-        session: Session,
-        model: Model,
-        request: Request,
-        answered: Answered,
-        began: float,
-        cost: float | None,
-    ) -> Step:
-        turn = session.record.turn
-        return Step(
-            session=session.id,
-            user=session.user,
-            turn=turn.number if turn else session.record.turns,
-            kind="model",
-            name=str(model.ref),
-            began_at=began,
-            ended_at=time.time(),
-            input=_bytes(self._told(session, request)),
-            output=_bytes(answer_to_json(answered)),
-            model=str(answered.model),
-            usage=answered.usage,
-            cost_usd=cost,
-            facts={"stop": answered.stop},
-        )
-
-    def _told(self, session: Session, request: Request) -> dict[str, Any]:
-        """All messages by their hashes; in full those that no call before had: a long session is recorded once."""
-        forms = [message_form.to_json(message) for message in request.messages]
-        known = min(self._recorded.get(session.id, 0), len(forms))
-        self._recorded[session.id] = len(forms)
-        return {
-            "system": request.system,
-            "tools": [tool.name for tool in request.tools],
-            "choice": request.choice,
-            "schema": dict(request.schema.schema) if request.schema else None,
-            "thinking": request.thinking,
-            "max_output_tokens": request.max_output_tokens,
-            "messages": [hashlib.sha256(_bytes(form)).hexdigest() for form in forms],
-            "new": forms[known:],
-        }
 
     async def _pictures(
         self, session: Session, messages: tuple[Message, ...]
@@ -309,21 +294,6 @@ class Asker:
                 if data is not None:
                     found[picture.blob] = data
         return found
-
-
-def answer_to_json(answered: Answered) -> dict[str, Any]:
-    """As it is recorded, and fed to a replay."""
-    return {
-        "message": message_form.to_json(answered.message),
-        "stop": answered.stop,
-        "model": {"provider": answered.model.provider, "name": answered.model.name},
-        "usage": {
-            "input_tokens": answered.usage.input_tokens,
-            "output_tokens": answered.usage.output_tokens,
-            "cache_read_tokens": answered.usage.cache_read_tokens,
-            "cache_write_tokens": answered.usage.cache_write_tokens,
-        },
-    }
 
 
 async def _last(model: Model, request: Request) -> Answered:
@@ -365,7 +335,3 @@ def _pictures_of(message: Message) -> tuple[Picture, ...]:
             return tuple(picture for result in message.results for picture in result.pictures)
         case _:
             return ()
-
-
-def _bytes(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

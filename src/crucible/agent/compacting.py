@@ -74,7 +74,9 @@ class Compactor:
             max_output_tokens=min(_SUMMARY_TOKENS, model.profile.output_tokens),
         )
         try:
-            answered = await self._asker.ask_quietly(session, model, request)
+            answered = await self._asker.ask_quietly(
+                session, model, request, purpose="summary", turn=_number(session)
+            )
         except ModelError as error:
             session.tell("notice", {"text": f"No summary could be had: {error.message}"})
             return dropped_note(cut), "dropped"
@@ -85,6 +87,10 @@ class Compactor:
 def _moved(turn: OpenTurn | None, by: int) -> OpenTurn | None:
     """Its own messages begin earlier now; those of them that were compacted are told by the summary."""
     return replace(turn, began_with=max(1, turn.began_with - by)) if turn else None
+
+
+def _number(session: Session) -> int:
+    return session.record.turn.number if session.record.turn else session.record.turns
 
 
 def context_usage(session: Session, model: Model) -> ContextUsage:

@@ -27,10 +27,10 @@ class BudgetPurse:
 
     async def reserve(self, spend: Spend) -> _Held:
         await self._write_limits(spend.session, spend.limits)
-        model = spend.model
+        model, read = spend.model, self._most_read(spend)
         amount = Amount(
-            tokens=spend.input_tokens + spend.output_tokens,
-            usd=self._worst(model, spend) if model else 0,
+            tokens=read + spend.output_tokens,
+            usd=self._worst(model, read, spend.output_tokens) if model else 0,
             sandbox_seconds=math.ceil(spend.sandbox_s),
             iterations=spend.iterations,
             calls=spend.calls,
@@ -39,12 +39,15 @@ class BudgetPurse:
         scopes = (session_scope(spend.session), user_scope(spend.user))
         return _Held(await self._budgets.reserve(scopes, amount), self._prices, model)
 
-    def _worst(self, model: ModelRef, spend: Spend) -> int | None:
+    def _most_read(self, spend: Spend) -> int:
+        """A provider refuses what is longer than its model can read, and takes nothing for that."""
+        model = spend.model
+        window = self._prices.context_window(model.provider, model.name) if model else None
+        return spend.input_tokens if window is None else min(spend.input_tokens, window)
+
+    def _worst(self, model: ModelRef, read: int, written: int) -> int | None:
         return self._prices.worst_case(
-            model.provider,
-            model.name,
-            input_tokens=spend.input_tokens,
-            output_tokens=spend.output_tokens,
+            model.provider, model.name, input_tokens=read, output_tokens=written
         )
 
     async def _write_limits(self, session: str, limits: Limits) -> None:

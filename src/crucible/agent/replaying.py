@@ -72,7 +72,8 @@ class Replayer:
         self._run = run
         self._workplace = workplace
         self._tools = tools
-        self._asked: dict[str, tuple[str, str]] = {}
+        # None after an answer that was erased: whatever is called next, nobody can say that it was not asked for.
+        self._asked: dict[str, tuple[str, str]] | None = {}
         self._calls = 0
         self._same = 0
         self._erased = 0
@@ -95,12 +96,13 @@ class Replayer:
     async def _step(self, entry: RecordedStep) -> Divergence | None:
         step = str(entry.facts.get("step", ""))
         try:
-            if step == "model":
+            if step == "model" and not entry.facts.get("purpose"):
                 return await self._model(entry)
             if step == "tool" and entry.facts.get("ran"):
                 return await self._tool(entry)
         except ContentGone:
             self._erased += 1
+            self._asked = None if step == "model" else self._asked
         except (LedgerBroken, StateDamaged, ValueError, KeyError, TypeError) as error:
             return Divergence(
                 number=entry.number, step=step, what=f"its record is damaged: {error}"
@@ -111,15 +113,17 @@ class Replayer:
         """Takes the answer from the record: what the model would say today is nobody's matter here."""
         message = from_json((await self._content(entry.output))["message"])
         if isinstance(message, AssistantMessage):
-            self._asked = {call.id: (call.name, call.arguments) for call in message.calls}
+            asked = {call.id: (call.name, call.arguments) for call in message.calls}
             if (program := find_program(message.text)) is not None and not message.calls:
-                self._asked[""] = (program.language, program.text)
+                asked[""] = (program.language, program.text)
+            self._asked = asked
         return None
 
     async def _tool(self, entry: RecordedStep) -> Divergence | None:
         recorded = await self._content(entry.input)
         call, name, arguments = str(recorded["call"]), str(recorded["tool"]), recorded["arguments"]
-        if call not in self._asked and "" not in self._asked:
+        asked = self._asked
+        if asked is not None and call not in asked and "" not in asked:
             what = f"the model's recorded answer has no call {call[:80]!r}"
             return Divergence(number=entry.number, step=name, what=what)
         tool = self._tools.get(name)

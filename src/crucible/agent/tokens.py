@@ -1,9 +1,15 @@
-"""How many tokens something has, without the tokenizer of whoever counts: rather too many than too few."""
+"""How many tokens something has, without the tokenizer of whoever counts: by estimate, and at the very most.
+
+An estimate says when to compact. What a budget sets aside is a bound: no tokenizer makes more tokens of a text than the
+text has bytes.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from crucible.agent.messages import (
     AssistantMessage,
@@ -21,6 +27,13 @@ from crucible.agent.models.base import Request
 _BYTES_PER_TOKEN = 3
 _PER_MESSAGE = 8
 _PER_PICTURE = 1600
+# What providers add to what is sent: marks around each message, call and tool, and their own words on how to call tools
+# (Anthropic's are the longest, about 530 tokens). The dearest picture is one of eight tiles for gpt-4o-mini.
+_MOST_PER_REQUEST = 64
+_MOST_PER_MESSAGE = 32
+_MOST_PER_TOOL = 64
+_MOST_FOR_TOOLS = 1024
+_MOST_PER_PICTURE = 50_000
 
 
 def estimate(text: str) -> int:
@@ -55,9 +68,83 @@ def estimate_request(request: Request) -> int:
     return estimate(request.system) + estimate_messages(request.messages) + tools + schema
 
 
-def worst_request(request: Request) -> int:
-    """What a budget sets aside for the input: text that is all digits and signs has a token for every two bytes."""
-    return estimate_request(request) * _BYTES_PER_TOKEN // 2
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """A request, and how many tokens its model has counted in it."""
+
+    request: Request
+    input_tokens: int
+
+
+def worst_request(request: Request, known: Counted | None = None) -> int:
+    """What no model counts more than. `known` is an earlier call of the same model, which tells what its part has."""
+    whole = _MOST_PER_REQUEST + _worst_frame(request) + _worst_messages(request.messages)
+    if known is None:
+        return whole
+    before = known.request
+    told = len(before.messages)
+    if request.messages[:told] != before.messages:
+        return whole
+    frame = 0 if _frame(request) == _frame(before) else _worst_frame(request)
+    fresh = _MOST_PER_MESSAGE + _worst_messages(request.messages[told:])
+    return min(whole, known.input_tokens + frame + fresh)
+
+
+def _frame(request: Request) -> tuple[object, ...]:
+    return request.system, request.tools, request.schema, request.choice, request.thinking
+
+
+def _worst_frame(request: Request) -> int:
+    tools = [
+        {"name": one.name, "about": one.description, **one.parameters} for one in request.tools
+    ]
+    schemas = [*tools, *([request.schema.schema] if request.schema else [])]
+    if not schemas:
+        return _bytes(request.system)
+    declared = sum(_MOST_PER_TOOL + _json_bytes(one) for one in schemas)
+    return _bytes(request.system) + _MOST_FOR_TOOLS + declared
+
+
+def _worst_messages(messages: Sequence[Message]) -> int:
+    return sum(_worst_message(message) for message in messages)
+
+
+def _worst_message(message: Message) -> int:
+    match message:
+        case UserMessage():
+            pictures = _MOST_PER_PICTURE * len(message.pictures)
+            return _MOST_PER_MESSAGE + _bytes(message.text) + pictures
+        case AssistantMessage():
+            return _MOST_PER_MESSAGE + sum(_worst_part(part) for part in message.parts)
+        case ToolMessage():
+            return sum(
+                _MOST_PER_MESSAGE
+                + _bytes(result.call_id + result.name + result.text)
+                + _MOST_PER_PICTURE * len(result.pictures)
+                for result in message.results
+            )
+        case Summary():
+            return 2 * _MOST_PER_MESSAGE + _bytes(message.text)
+
+
+def _worst_part(part: Text | Thinking | ToolCall) -> int:
+    match part:
+        case Text():
+            return _bytes(part.text)
+        case Thinking():
+            return _bytes(part.text) + _json_bytes(part.carried)
+        case ToolCall():
+            # Arguments may be written anew, with what is not ASCII escaped. A call that has no result is given one.
+            written = max(_bytes(part.arguments), _json_bytes(part.arguments))
+            return 4 * _MOST_PER_MESSAGE + 2 * _bytes(part.id + part.name) + written
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
+
+
+def _json_bytes(value: str | Mapping[str, Any]) -> int:
+    return len(json.dumps(value if isinstance(value, str) else dict(value)))
 
 
 def _part(part: Text | Thinking | ToolCall) -> int:
