@@ -198,6 +198,7 @@ def _engine_parts(service: Service) -> Parts:
     from crucible.agent.skills.programs import Programs
     from crucible.agent.skills.shelf import Shelf
     from crucible.agent.toolbox import SessionTools
+    from crucible.conversations.conversations import Conversations
     from crucible.ledger.ledger import Ledger
     from crucible.mcp.settings import load_mcp_settings
     from crucible.mcp.toolset import McpTools
@@ -246,6 +247,7 @@ def _engine_parts(service: Service) -> Parts:
         purse=BudgetPurse(Budgets(database), Prices.of_environment(environment)),
         memory=SessionMemory(memory),
         runs=ledger,
+        chronicler=Conversations(database),
         hooks=Hooks(declared_hooks(environment), environment=environment),
         closing=(close,),
     )

@@ -121,6 +121,32 @@ def test_what_was_saved_is_loaded_as_it_was(store: SessionStore) -> None:
     run(play())
 
 
+def began(number: int, turn: int) -> Event:
+    # The text of another event may look like what is looked for.
+    data = {"prompt": 'say "kind":"artifact" and "kind":"turn-began"'}
+    return Event(number=number, turn=turn, kind="turn-began", at=0.5, data=data)
+
+
+def test_the_events_that_turns_began_with_are_found_without_the_others(store: SessionStore) -> None:
+    async def play() -> None:
+        told = [began(1, 1), event(2, '"kind":"turn-began"'), began(3, 2), event(4), began(5, 3)]
+        await store.append(record(), first=0, messages=[], events=told)
+        await store.append(record("ses-2"), first=0, messages=[], events=[began(1, 9)])
+        newest = await store.marks("ses-1", "turn-began", limit=2)
+        assert newest == (began(5, 3), began(3, 2))
+        older = await store.marks("ses-1", "turn-began", before_turn=2, limit=9)
+        assert older == (began(1, 1),)
+        assert await store.marks("ses-1", "artifact", limit=9) == ()
+        # Written again after a crash: what came after the first writing is not of this history.
+        await store.append(record(), first=0, messages=[], events=[began(3, 2), event(4)])
+        assert (await store.marks("ses-1", "turn-began", limit=1))[0].number in (3, 5)
+        await store.delete("ses-1")
+        assert await store.marks("ses-1", "turn-began", limit=9) == ()
+        assert await store.marks("ses-2", "turn-began", limit=9) == (began(1, 9),)
+
+    run(play())
+
+
 def test_an_append_that_is_repeated_leaves_one(store: SessionStore) -> None:
     async def play() -> None:
         for _ in range(2):

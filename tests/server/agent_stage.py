@@ -17,6 +17,7 @@ from crucible.agent.engine import Engine
 from crucible.agent.judging import PolicyJudge
 from crucible.agent.recording import LedgerRecorder
 from crucible.config import Config
+from crucible.conversations.conversations import Conversations
 from crucible.ledger.ledger import Ledger
 from crucible.sandbox.service.dispatch import Service
 from crucible.server.engines import LazyEngine
@@ -49,6 +50,7 @@ async def agent_staging(home: Path) -> AsyncIterator[Stage]:
         "judge": PolicyJudge(),
         "recorder": LedgerRecorder(ledger),
         "runs": ledger,
+        "chronicler": Conversations(database),
     }
     async with scene(home, **parts) as found:
 

@@ -35,9 +35,10 @@ from crucible.agent.options import SessionOptions, changed, options_to_json
 from crucible.agent.parts import Parts
 from crucible.agent.replaying import Replay, Replayer, recorded_options
 from crucible.agent.rewinding import Checkpoints
-from crucible.agent.seams import Step
+from crucible.agent.seams import Chronicler, Step
 from crucible.agent.session import Session, facts_of, new_record, state_at_rest
 from crucible.agent.structured import shape_of
+from crucible.agent.transcripts import Transcript, read_transcript
 from crucible.agent.turn import Came, Turn
 from crucible.agent.turns import Turns, results_of_open_calls
 from crucible.errors import (
@@ -78,6 +79,10 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._learning: set[asyncio.Task[None]] = set()
         self._is_closing = False
+
+    @property
+    def chronicler(self) -> Chronicler:
+        return self._parts.chronicler
 
     async def __aenter__(self) -> Engine:
         await self.start()
@@ -173,6 +178,7 @@ class Engine:
             self._sessions.pop(session, None)
             self._records.pop(session, None)
             self._asker.forget(session)
+        await self._parts.chronicler.gone(session)
         await ask_hooks(
             self._parts, "after-session", session=session, user=found.user, turn=0, data={}
         )
@@ -255,6 +261,13 @@ class Engine:
         async with contextlib.aclosing(found.journal.watch(max(0, after))) as events:
             async for event in events:
                 yield event
+
+    async def transcript(
+        self, session: str, *, turns: int, before_turn: int | None = None
+    ) -> Transcript:
+        """The newest turns, or those before one; `events` after its `last_event` goes on where it ends."""
+        found = await self._find(session)
+        return await read_transcript(found, self._parts.store, turns=turns, before_turn=before_turn)
 
     # Context
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 Kind = Literal[
     "turn-began",
@@ -25,9 +25,13 @@ Kind = Literal[
     "compacted",
     "checkpoint",
     "rewound",
+    "retracted",
     "notice",
     "turn-ended",
 ]
+# Events that are looked for by their kind: a store finds them without reading the others.
+Marked = Literal["turn-began", "artifact", "retracted"]
+MARKED: Final[frozenset[Kind]] = frozenset(get_args(Marked))
 # What a turn ends as. `budget-spent` keeps the work so far.
 End = Literal["done", "cancelled", "failed", "budget-spent", "too-many-steps", "interrupted"]
 

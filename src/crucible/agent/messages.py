@@ -49,11 +49,15 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMessage:
-    """`is_pinned` is kept word for word when the conversation is compacted."""
+    """`is_pinned` is kept word for word when the conversation is compacted.
+
+    `turn` is the one that began with it; 0 for what the engine itself says in a user's place.
+    """
 
     text: str
     pictures: tuple[Picture, ...] = ()
     is_pinned: bool = False
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,7 @@ def to_json(message: Message) -> dict[str, Any]:
                 "text": message.text,
                 "pictures": [_picture(one) for one in message.pictures],
                 "pinned": message.is_pinned,
+                "turn": message.turn,
             }
         case AssistantMessage():
             return {
@@ -168,6 +173,7 @@ def _message(value: Any) -> Message:
             text=_text(value["text"]),
             pictures=_pictures(value["pictures"]),
             is_pinned=bool(value["pinned"]),
+            turn=int(value.get("turn", 0)),
         )
     if role == "assistant":
         return AssistantMessage(

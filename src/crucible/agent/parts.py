@@ -8,9 +8,18 @@ from dataclasses import dataclass, field
 from crucible.agent.hooks.chain import Hooks
 from crucible.agent.keeping.base import SessionStore
 from crucible.agent.lanes import LaneLimits
-from crucible.agent.plain import AllowAll, MemoryRecorder, NoMemory, NoPurse
+from crucible.agent.plain import AllowAll, MemoryRecorder, NoChronicle, NoMemory, NoPurse
 from crucible.agent.replaying import RecordedRuns
-from crucible.agent.seams import Judge, NamedModels, Purse, Recorder, Remembers, Toolbox, Workplaces
+from crucible.agent.seams import (
+    Chronicler,
+    Judge,
+    NamedModels,
+    Purse,
+    Recorder,
+    Remembers,
+    Toolbox,
+    Workplaces,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +34,7 @@ class Parts:
     recorder: Recorder = field(default_factory=MemoryRecorder)
     purse: Purse = field(default_factory=NoPurse)
     memory: Remembers = field(default_factory=NoMemory)
+    chronicler: Chronicler = field(default_factory=NoChronicle)
     hooks: Hooks = field(default_factory=Hooks)
     lane_limits: LaneLimits = field(default_factory=LaneLimits)
     runs: RecordedRuns | None = None

@@ -83,3 +83,16 @@ class FixedTools:
 
     async def close(self) -> None:
         pass
+
+
+class NoChronicle:
+    """Nobody looks for anything."""
+
+    async def ended(self, session: str, turn: int, *, said: str, answer: str, model: str) -> None:
+        pass
+
+    async def retracted(self, session: str, from_turn: int) -> None:
+        pass
+
+    async def gone(self, session: str) -> None:
+        pass

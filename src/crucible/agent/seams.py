@@ -113,6 +113,19 @@ class Remembers(Protocol):
         ...
 
 
+class Chronicler(Protocol):
+    """Hears of what people look for in their sessions. Its failure is logged, and hurts nobody."""
+
+    async def ended(self, session: str, turn: int, *, said: str, answer: str, model: str) -> None:
+        """A turn has ended: what the user said, and what came of it."""
+        ...
+
+    async def retracted(self, session: str, from_turn: int) -> None: ...
+    async def gone(self, session: str) -> None:
+        """The session was destroyed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """`always` is the rule that would allow the same again, `findings` the risks that were found."""

@@ -53,7 +53,8 @@ class Session:
 
     @property
     def state(self) -> State:
-        if self.turn is not None:
+        # One whose end is told is over, though it may still be written down.
+        if self.turn is not None and self.record.turn is not None:
             return "waiting" if self.record.approvals else "busy"
         return state_at_rest(self.record)
 

@@ -85,7 +85,7 @@ class Turns:
             },
         )
         if message is not None:
-            session.add(message)
+            session.add(replace(message, turn=number))
         return Turn(
             session=session.id,
             number=number,
@@ -154,6 +154,8 @@ class Turns:
             return
         self._make_whole(session, turn, came.end)
         answer = _answer(session, turn, open_turn, came, error)
+        # Before its end is told: whoever has heard that looks for it.
+        await self._chronicle(session, answer)
         session.change(turn=None, approvals=(), last_end=came.end, used_at=time.time())
         session.journal.tell(turn.number, "turn-ended", answer_to_json(answer))
         try:
@@ -164,6 +166,16 @@ class Turns:
         finally:
             session.turn = None
             turn.end(answer)
+
+    async def _chronicle(self, session: Session, answer: Answer) -> None:
+        own = (one for one in reversed(session.messages) if isinstance(one, UserMessage))
+        said = next((one.text for one in own if one.turn == answer.turn), "")
+        try:
+            await self._parts.chronicler.ended(
+                session.id, answer.turn, said=said, answer=answer.text, model=answer.model
+            )
+        except CrucibleError as failed:
+            _log.error("turn %d of %s will not be found: %s", answer.turn, session.id, failed)
 
     def _make_whole(self, session: Session, turn: Turn, end: End) -> None:
         """Gives each open call a result, and keeps what there is of a message that never ended."""

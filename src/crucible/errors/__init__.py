@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from crucible.errors.agent import *
     from crucible.errors.base import *
     from crucible.errors.build import *
+    from crucible.errors.conversations import *
     from crucible.errors.daemon import *
     from crucible.errors.doors import *
     from crucible.errors.images import *
@@ -48,6 +49,7 @@ else:
         "worker",
         "accounts",
         "agent",
+        "conversations",
         "models",
         "memory",
         "mcp",

@@ -13,8 +13,10 @@ from crucible.server.models.base import Problem
 from crucible.server.routes import (
     PREFIX,
     approvals,
+    chat,
     code,
     commands,
+    conversations,
     figures,
     files,
     health,
@@ -41,6 +43,7 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays,
+    conversations, chat,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from crucible.errors import SessionMissing
+from crucible.errors import SessionMissing, Unsupported
 from crucible.server.auth import caller_of
 from crucible.server.domain import domain_of
+
+if TYPE_CHECKING:
+    from crucible.agent.engine import Engine
+    from crucible.conversations.conversations import Conversations
 
 
 async def check_session(connection: HTTPConnection, session: str) -> None:
@@ -22,3 +28,27 @@ async def _own_session(connection: HTTPConnection) -> None:
 
 
 OWN_SESSION = Depends(_own_session)
+
+
+def conversations_of(engine: Engine) -> Conversations:
+    """Raises Unsupported for an engine whose sessions are nobody's conversations."""
+    # It comes with the engine: the doors open without a database.
+    from crucible.conversations.conversations import Conversations
+
+    found = engine.chronicler
+    if not isinstance(found, Conversations):
+        raise Unsupported("This server keeps no conversations")
+    return found
+
+
+async def check_conversation(connection: HTTPConnection, conversation: str) -> None:
+    """Raises ConversationMissing."""
+    engine = await domain_of(connection).engine.get()
+    await conversations_of(engine).get(conversation, caller_of(connection).user)
+
+
+async def _own_conversation(connection: HTTPConnection) -> None:
+    await check_conversation(connection, connection.path_params["id"])
+
+
+OWN_CONVERSATION = Depends(_own_conversation)

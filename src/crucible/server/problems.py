@@ -44,6 +44,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.ImageMissing, 404),
     (errors.ImageNotFound, 404),
     (errors.SessionMissing, 404),
+    (errors.ConversationMissing, 404),
     (errors.ApprovalMissing, 404),
     (errors.StepMissing, 404),
     (errors.RunMissing, 404),

@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-CHAIN = ("0001_ledger", "0002_budgets", "0003_memory", "0004_sessions")
+CHAIN = (
+    "0001_ledger",
+    "0002_budgets",
+    "0003_memory",
+    "0004_sessions",
+    "0005_accounts",
+    "0006_conversations",
+)
 HEAD = CHAIN[-1]
 DIRECTORY = Path(__file__).with_name("migrations")

@@ -45,6 +45,12 @@ class ContentGone(CrucibleError):
     code = "content-gone"
 
 
+class ConversationError(CrucibleError):
+    """Something is wrong with a conversation."""
+
+    code = "conversation"
+
+
 class DatabaseBusy(CrucibleError):
     """Others wrote for longer than we wait. Nothing of this transaction was kept."""
 
@@ -709,6 +715,12 @@ class ContextTooLong(ModelError):
     """What was asked is longer than the model can read."""
 
     code = "model-context-too-long"
+
+
+class ConversationMissing(ConversationError):
+    """There is none of that id, or it is another user's, or it was deleted."""
+
+    code = "conversation-missing"
 
 
 class GuestPanicked(GuestGone):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from crucible.agent.events import End, Event
+from crucible.agent.events import End, Event, Marked
 from crucible.agent.facts import Approval, Intent
 from crucible.agent.messages import Message
 from crucible.agent.models.base import Usage
@@ -111,6 +111,15 @@ class SessionStore(Protocol):
         ...
 
     async def events(self, session: str, *, after: int, limit: int) -> tuple[Event, ...]: ...
+
+    async def marks(
+        self, session: str, kind: Marked, *, before_turn: int | None = None, limit: int
+    ) -> tuple[Event, ...]:
+        """Events of that kind, the newest first; of turns before that one, if one is named.
+
+        Costs what is found, whatever the length of the session.
+        """
+        ...
 
     async def delete(self, session: str) -> None:
         """Nothing of it is left. What is not there is deleted already."""

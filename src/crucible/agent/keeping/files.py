@@ -9,12 +9,13 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from crucible.agent import messages as message_form
-from crucible.agent.events import Event
+from crucible.agent.events import Event, Marked
 from crucible.agent.keeping.base import (
     Kept,
     SessionRecord,
@@ -28,6 +29,7 @@ from crucible.errors import SessionMissing, StateDamaged
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _LONGEST_LINE = 64 << 20
+_NUMBER = b'{"number":'
 
 T = TypeVar("T")
 
@@ -104,13 +106,28 @@ class JsonFiles:
     async def events(self, session: str, *, after: int, limit: int) -> tuple[Event, ...]:
         def work(place: Path) -> tuple[Event, ...]:
             found: dict[int, Event] = {}
-            for line in _lines(place / "events.jsonl"):
+            for line in _lines(place / "events.jsonl", lambda line: _number(line) > after):
                 event = event_from_json(line)
                 if event.number > after:
                     found[event.number] = event
                 if len(found) >= limit:
                     break
             return tuple(found[number] for number in sorted(found))
+
+        return await self._do(session, work)
+
+    async def marks(
+        self, session: str, kind: Marked, *, before_turn: int | None = None, limit: int
+    ) -> tuple[Event, ...]:
+        sign = f'"kind":"{kind}"'.encode()
+
+        def work(place: Path) -> tuple[Event, ...]:
+            found: dict[int, Event] = {}
+            for line in _lines(place / "events.jsonl", lambda line: sign in line):
+                event = event_from_json(line)
+                if event.kind == kind and (before_turn is None or event.turn < before_turn):
+                    found[event.number] = event
+            return tuple(found[number] for number in sorted(found, reverse=True)[:limit])
 
         return await self._do(session, work)
 
@@ -188,13 +205,22 @@ def _ends_with_newline(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _lines(path: Path) -> Iterator[Any]:
+def _lines(path: Path, is_wanted: Callable[[bytes], bool] | None = None) -> Iterator[Any]:
+    """`is_wanted` may be told lines that are damaged, and tells quickly which are not worth reading."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         while line := file.readline(_LONGEST_LINE):
+            if is_wanted is not None and not is_wanted(line):
+                continue
             with contextlib.suppress(ValueError):
                 value = json.loads(line)
                 if isinstance(value, dict):
                     yield value
+
+
+def _number(line: bytes) -> int:
+    """Of an event's line, as we write it; a line of another shape is for who reads it whole."""
+    begun = line[len(_NUMBER) : len(_NUMBER) + 20].partition(b",")[0]
+    return int(begun) if line.startswith(_NUMBER) and begun.isdigit() else sys.maxsize
 
 
 def _line(value: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from crucible.agent import messages as message_form
-from crucible.agent.events import Event
+from crucible.agent.events import MARKED, Event, Marked
 from crucible.agent.keeping.base import (
     Kept,
     SessionRecord,
@@ -46,6 +46,11 @@ class SqlSessions:
             {"session": record.id, "number": event.number, "body": _text(event_to_json(event))}
             for event in events
         ]
+        marks = [
+            {"session": record.id, "kind": one.kind, "number": one.number, "turn": one.turn}
+            for one in events
+            if one.kind in MARKED
+        ]
 
         def work(connection: Connection) -> None:
             _save(connection, record)
@@ -55,6 +60,8 @@ class SqlSessions:
             if told:
                 _drop_events(connection, record.id, events[0].number)
                 connection.execute(insert(tables.events), told)
+            if marks:
+                connection.execute(insert(tables.marks), marks)
 
         await self._database.run(work)
 
@@ -106,6 +113,25 @@ class SqlSessions:
 
         return await self._database.read(work)
 
+    async def marks(
+        self, session: str, kind: Marked, *, before_turn: int | None = None, limit: int
+    ) -> tuple[Event, ...]:
+        marks, told = tables.marks.c, tables.events.c
+
+        def work(connection: Connection) -> tuple[Event, ...]:
+            wanted = select(told.body).join_from(
+                tables.marks,
+                tables.events,
+                (told.session == marks.session) & (told.number == marks.number),
+            )
+            wanted = wanted.where(marks.session == session, marks.kind == kind)
+            if before_turn is not None:
+                wanted = wanted.where(marks.turn < before_turn)
+            found = connection.execute(wanted.order_by(marks.number.desc()).limit(limit))
+            return tuple(event_from_json(_value(row.body)) for row in found)
+
+        return await self._database.read(work)
+
     async def delete(self, session: str) -> None:
         def work(connection: Connection) -> None:
             _drop_messages(connection, session, 0)
@@ -151,6 +177,7 @@ def _drop_messages(connection: Connection, session: str, first: int) -> None:
 
 
 def _drop_events(connection: Connection, session: str, first: int) -> None:
+    _drop(connection, tables.marks, session, tables.marks.c.number >= first)
     _drop(connection, tables.events, session, tables.events.c.number >= first)
 
 

@@ -43,7 +43,7 @@ async def health(domain: TheDomain) -> HealthTold:
 )
 async def create(asked: SessionWanted, domain: TheDomain, caller: TheCaller) -> SessionTold:
     """Its sandbox is opened when it is first needed."""
-    options = _options(asked, caller)
+    options = options_of(asked, caller)
     return SessionTold.of(await (await domain.engine.get()).create_session(options))
 
 
@@ -146,7 +146,7 @@ async def branch(
     return SessionTold.of(await (await domain.engine.get()).branch(id, step))
 
 
-def _options(asked: SessionWanted, caller: Caller) -> SessionOptions:
+def options_of(asked: SessionWanted, caller: Caller) -> SessionOptions:
     if asked.sandbox.directory and not caller.scope.includes(Scope.ADMIN):
         raise Forbidden("Files of the host need a token with scope 'admin'")
     fields: dict[str, Any] = asked.model_dump()

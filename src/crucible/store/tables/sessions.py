@@ -1,4 +1,4 @@
-"""Sessions of the agent: a head each, messages by position, events by number."""
+"""Sessions of the agent: a head each, messages by position, events by number, and where some of those are."""
 
 from __future__ import annotations
 
@@ -29,4 +29,14 @@ events = Table(
     Column("session", String(64), ForeignKey(sessions.c.id), primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
+)
+
+# Where the events are that are looked for by their kind.
+marks = Table(
+    "agent_marks",
+    metadata,
+    Column("session", String(64), ForeignKey(sessions.c.id), primary_key=True),
+    Column("kind", String(32), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("turn", Integer, nullable=False),
 )
