@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crucible.backends.e2b.backend import E2BBackend
     from crucible.backends.qemu.backend import QemuBackend
     from crucible.backends.worker.backend import WorkerBackend
+    from crucible.books import Books
     from crucible.config import Config
     from crucible.images.catalog import Image
     from crucible.images.report import Report
@@ -159,13 +160,16 @@ async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
         database.close()
 
 
-async def engine(service: Service) -> Engine:
-    """The agent's engine over the sandboxes of this program, with what was kept taken up. Close it in the end."""
+async def engine(service: Service, books: Books | None = None) -> Engine:
+    """The agent's engine over the sandboxes of this program, with what was kept taken up. Close it in the end.
+
+    Without `books` it opens its own, and closes them when it closes.
+    """
     import asyncio
 
     from crucible.agent.engine import Engine
 
-    made = Engine(await asyncio.to_thread(_engine_parts, service))
+    made = Engine(await asyncio.to_thread(_engine_parts, service, books))
     await made.start()
     return made
 
@@ -180,8 +184,7 @@ def has_sessions(config: Config) -> bool:
     return is_named or any(path.exists() for path in files)
 
 
-def _engine_parts(service: Service) -> Parts:
-    from crucible.accounts.budgets import Budgets
+def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.accounts.prices import Prices
     from crucible.agent.hooks.chain import Hooks
     from crucible.agent.hooks.declared import declared_hooks
@@ -198,36 +201,24 @@ def _engine_parts(service: Service) -> Parts:
     from crucible.agent.skills.programs import Programs
     from crucible.agent.skills.shelf import Shelf
     from crucible.agent.toolbox import SessionTools
+    from crucible.books import open_books
     from crucible.conversations.conversations import Conversations
-    from crucible.ledger.ledger import Ledger
     from crucible.mcp.settings import load_mcp_settings
     from crucible.mcp.toolset import McpTools
-    from crucible.memory.embedding import MiniLM
-    from crucible.memory.memory import Memory
-    from crucible.memory.recording import LedgerRecorder as MemoryRecorder
-    from crucible.memory.rules import RuleExtractor
-    from crucible.store.address import database_url
-    from crucible.store.database import Database
     from crucible.user_file import gather
 
     home, environment = service.manager.config.home, dict(os.environ)
     settings = gather(environment, only="database")
-    database = Database(database_url(home, environment))
-    ledger = Ledger(home, database)
-    recorder = LedgerRecorder(ledger)
-    entries = MemoryRecorder(ledger)
-    embedder = MiniLM(home)
-    memory = Memory(
-        database, extractor=RuleExtractor(), embedder=embedder, recorder=entries, eraser=entries
-    )
+    is_own = books is None
+    books = books or open_books(home)
+    database = books.database
     models = Registry(load_settings(environment))
     servers = McpTools(load_mcp_settings(environment), environment)
 
     async def close() -> None:
         await models.close()
-        await embedder.close()
-        ledger.close()
-        database.close()
+        if is_own:
+            await books.close()
 
     return Parts(
         store=choose_store(
@@ -243,10 +234,10 @@ def _engine_parts(service: Service) -> Parts:
         ),
         toolbox=SessionTools(Shelf(home), Programs(home), servers),
         judge=PolicyJudge(),
-        recorder=recorder,
-        purse=BudgetPurse(Budgets(database), Prices.of_environment(environment)),
-        memory=SessionMemory(memory),
-        runs=ledger,
+        recorder=LedgerRecorder(books.ledger),
+        purse=BudgetPurse(books.budgets, Prices.of_environment(environment)),
+        memory=SessionMemory(books.memory),
+        runs=books.ledger,
         chronicler=Conversations(database),
         hooks=Hooks(declared_hooks(environment), environment=environment),
         closing=(close,),

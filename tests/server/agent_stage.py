@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,10 +15,12 @@ from crucible import assemble
 from crucible.agent.engine import Engine
 from crucible.agent.judging import PolicyJudge
 from crucible.agent.recording import LedgerRecorder
+from crucible.books import Books, open_books
 from crucible.config import Config
 from crucible.conversations.conversations import Conversations
 from crucible.ledger.ledger import Ledger
 from crucible.sandbox.service.dispatch import Service
+from crucible.server.books import LazyBooks
 from crucible.server.engines import LazyEngine
 from crucible.server.journal import Journal
 from crucible.server.listening import Address
@@ -34,6 +35,7 @@ class Stage:
     server: Server
     scene: Scene
     ledger: Ledger
+    books: Books
 
     def client(self) -> AsyncClient:
         return AsyncClient(self.server.url, token=self.server.token())
@@ -44,13 +46,13 @@ class Stage:
 
 @asynccontextmanager
 async def agent_staging(home: Path) -> AsyncIterator[Stage]:
-    database = Database(f"sqlite:///{home / 'ledger.db'}")
-    ledger = Ledger(home, database)
+    books = open_books(home, Database(f"sqlite:///{home / 'ledger.db'}"))
+    ledger = books.ledger
     parts: dict[str, Any] = {
         "judge": PolicyJudge(),
         "recorder": LedgerRecorder(ledger),
         "runs": ledger,
-        "chronicler": Conversations(database),
+        "chronicler": Conversations(books.database),
     }
     async with scene(home, **parts) as found:
 
@@ -66,14 +68,15 @@ async def agent_staging(home: Path) -> AsyncIterator[Stage]:
             Address(port=0, requests_per_second=0),
             journal=Journal(None),
             engine=LazyEngine(make),
+            books=LazyBooks(lambda: books),
         )
         await doors.open()
         try:
-            yield Stage(server=Server(doors), scene=found, ledger=ledger)
+            # Also where no route asks for them, so that they are closed with the doors.
+            await doors.domain.books.get()
+            yield Stage(server=Server(doors), scene=found, ledger=ledger, books=books)
         finally:
             await doors.drain()
             await service.close()
             manager.records.close()
             store.close()
-            await asyncio.to_thread(ledger.close)
-            await asyncio.to_thread(database.close)

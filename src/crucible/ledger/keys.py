@@ -85,13 +85,17 @@ def own_public_key(home: Path) -> PublicKey:
 
 
 def read_public_key(path: Path) -> PublicKey:
-    data = _read(path)
+    return parse_public_key(_read(path), str(path))
+
+
+def parse_public_key(data: bytes, place: str) -> PublicKey:
+    """`place` is where it came from, for who is told that it is none."""
     try:
         key = serialization.load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm):
-        raise KeyUnusable(str(path), "it is no public key in PEM") from None
+        raise KeyUnusable(place, "it is no public key in PEM") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise KeyUnusable(str(path), "it is no Ed25519 key")
+        raise KeyUnusable(place, "it is no Ed25519 key")
     return PublicKey(key)
 
 

@@ -63,10 +63,10 @@ class Manifest:
         )
 
 
-def verify_file(path: Path, key: PublicKey) -> Verdict:
-    """ManifestUnreadable for what is no export at all."""
+def verify_file(path: Path, key: PublicKey, *, most: int | None = None) -> Verdict:
+    """ManifestUnreadable for what is no export at all, or one whose manifest has more than `most` bytes."""
     with _opened(path) as (file, archive):
-        envelope = _envelope(path, file, archive)
+        envelope = _envelope(path, file, archive, most)
         manifest = _manifest(path, envelope)
         findings = Findings()
         chain = check_manifest(manifest, key, findings)
@@ -142,17 +142,20 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, zipfile.ZipFile | None]]:
         raise ManifestUnreadable(str(path), str(reason)) from None
 
 
-def _envelope(path: Path, file: BinaryIO, archive: zipfile.ZipFile | None) -> Envelope:
+def _envelope(
+    path: Path, file: BinaryIO, archive: zipfile.ZipFile | None, most: int | None = None
+) -> Envelope:
+    most = most or MAX_MANIFEST
     if archive is None:
-        data = file.read(MAX_MANIFEST + 1)
+        data = file.read(most + 1)
     else:
         try:
             with archive.open(MANIFEST) as member:
-                data = member.read(MAX_MANIFEST + 1)
+                data = member.read(most + 1)
         except KeyError:
             raise ManifestUnreadable(str(path), f"it has no {MANIFEST}") from None
-    if len(data) > MAX_MANIFEST:
-        raise ManifestUnreadable(str(path), f"it is larger than {MAX_MANIFEST >> 20} MiB")
+    if len(data) > most:
+        raise ManifestUnreadable(str(path), f"it is larger than {most >> 20} MiB")
     try:
         return decode(data.removesuffix(b"\n"))
     except BadEnvelope as error:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, case, func, select
 
 from crucible.errors import RunMissing
 from crucible.ledger import rows
 from crucible.ledger.canonical import Plain
 from crucible.ledger.chain import Entry
+from crucible.ledger.steps import Kind
 from crucible.store.tables import ledger as tables
 
 _MOST = 1000
@@ -42,11 +43,11 @@ def runs(
         query = query.where(tables.runs.c.user == user)
     if before_us is not None:
         query = query.where(tables.runs.c.opened_us < before_us)
-    return _summaries(connection, query.limit(max(0, min(limit, _MOST))))
+    return summaries(connection, query.limit(max(0, min(limit, _MOST))))
 
 
 def run(connection: Connection, *, run: str) -> RunSummary:
-    found = _summaries(connection, select(tables.runs).where(tables.runs.c.id == run))
+    found = summaries(connection, select(tables.runs).where(tables.runs.c.id == run))
     if not found:
         raise RunMissing(run)
     return found[0]
@@ -73,7 +74,7 @@ def hash_at(connection: Connection, *, run: str, number: int) -> str | None:
     return None if row is None else rows.opening_hash(row)
 
 
-def _summaries(connection: Connection, query: Select[Any]) -> list[RunSummary]:
+def summaries(connection: Connection, query: Select[Any]) -> list[RunSummary]:
     found = [rows.by_name(row) for row in connection.execute(query)]
     names = [row["id"] for row in found]
     sums = {row.run: row for row in connection.execute(_sums(names))}
@@ -90,7 +91,13 @@ def _sums(names: list[str]) -> Select[Any]:
         select(
             columns.run,
             func.max(columns.started_us + columns.duration_us).label("last_us"),
-            *(func.coalesce(func.sum(columns[name]), 0).label(name) for name in numbers),
+            # The entry that ends a turn tells what its steps came to, and is none itself.
+            *(
+                func.coalesce(
+                    func.sum(case((columns.kind != Kind.SESSION, columns[name]))), 0
+                ).label(name)
+                for name in numbers
+            ),
         )
         .where(columns.run.in_(names))
         .group_by(columns.run)

@@ -13,6 +13,7 @@ from crucible.server.models.base import Problem
 from crucible.server.routes import (
     PREFIX,
     approvals,
+    budgets,
     chat,
     code,
     commands,
@@ -24,6 +25,8 @@ from crucible.server.routes import (
     image_builds,
     image_transfers,
     images,
+    ledger,
+    memory,
     metrics,
     network,
     replays,
@@ -42,8 +45,8 @@ from crucible.server.wire import Wire
 MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
-    image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays,
-    conversations, chat,
+    image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
+    memory, budgets, conversations, chat,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from crucible.errors import SessionMissing, Unsupported
+from crucible.errors import RunMissing, SessionMissing, Unsupported
 from crucible.server.auth import caller_of
 from crucible.server.domain import domain_of
 
@@ -27,7 +27,23 @@ async def _own_session(connection: HTTPConnection) -> None:
     await check_session(connection, connection.path_params["id"])
 
 
+async def check_run(connection: HTTPConnection, run: str) -> None:
+    """Raises RunMissing."""
+    from functools import partial
+
+    from crucible.ledger.pages import owner_of
+
+    books = await domain_of(connection).books.get()
+    if await books.database.read(partial(owner_of, run=run)) != caller_of(connection).user:
+        raise RunMissing(run[:64])
+
+
+async def _own_run(connection: HTTPConnection) -> None:
+    await check_run(connection, connection.path_params["id"])
+
+
 OWN_SESSION = Depends(_own_session)
+OWN_RUN = Depends(_own_run)
 
 
 def conversations_of(engine: Engine) -> Conversations:

@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from crucible.sandbox.executions import Executions
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.snapshots import Snapshots
+from crucible.server.books import LazyBooks
 from crucible.server.engines import LazyEngine
 from crucible.server.store import Store
 from crucible.server.tickets import Tickets
@@ -26,6 +27,7 @@ class Domain:
     snapshots: Snapshots
     store: Store
     engine: LazyEngine
+    books: LazyBooks
     is_ready: bool = True
     started_at: float = field(default_factory=time.time)
     tickets: Tickets = field(default_factory=Tickets)

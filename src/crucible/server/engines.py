@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from crucible.errors import CrucibleError, EngineClosed
+from crucible.server.books import LazyBooks
 
 if TYPE_CHECKING:
     from crucible.agent.engine import Engine
@@ -61,7 +62,7 @@ class LazyEngine:
                 await self._engine.close()
 
 
-def engine_of(service: Service) -> LazyEngine:
+def engine_of(service: Service, books: LazyBooks) -> LazyEngine:
     async def make() -> Engine:
         from importlib import import_module
 
@@ -69,7 +70,7 @@ def engine_of(service: Service) -> LazyEngine:
         await asyncio.to_thread(import_module, "crucible.agent.engine")
         from crucible.assemble import engine
 
-        return await engine(service)
+        return await engine(service, await books.get())
 
     def has_kept() -> bool:
         from crucible.assemble import has_sessions

@@ -117,6 +117,7 @@ class HttpDoors:
         engine = self.domain.engine.close()
         await asyncio.gather(engine, *(listener.drain() for listener in self._listeners))
         self._listeners.clear()
+        await self.domain.books.close()
         await asyncio.to_thread(self._journal.close)
 
     async def _serve(

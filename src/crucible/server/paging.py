@@ -39,6 +39,24 @@ def page(
     return Page(items=[show(row) for row in shown], next=following)
 
 
+def next_page(
+    rows: Sequence[Row], *, key: Callable[[Row], str], show: Callable[[Row], Item], limit: int
+) -> Page[Item]:
+    """Of rows that a database has sorted and begun after `read_cursor`: one more than the page, if there is more."""
+    shown = rows[:limit]
+    following = _cursor(key(shown[-1])) if len(rows) > limit else None
+    return Page(items=[show(row) for row in shown], next=following)
+
+
+def read_cursor(cursor: str | None) -> tuple[str, ...]:
+    """The words of the key that a cursor names, which had colons between them; none without a cursor."""
+    return () if cursor is None else tuple(_parse(cursor).split(":"))
+
+
+def bad_cursor() -> BadRequest:
+    return BadRequest("The cursor is none that this server gave")
+
+
 def _cursor(key: str) -> str:
     return base64.urlsafe_b64encode(key.encode()).decode()
 
@@ -47,4 +65,4 @@ def _parse(cursor: str) -> str:
     try:
         return base64.urlsafe_b64decode(cursor.encode()).decode()
     except (binascii.Error, ValueError):
-        raise BadRequest("The cursor is none that this server gave") from None
+        raise bad_cursor() from None

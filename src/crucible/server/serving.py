@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from crucible.assemble import run_owner
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
+from crucible.server.books import LazyBooks
 from crucible.server.domain import Domain
 from crucible.server.engines import LazyEngine, engine_of
 from crucible.server.journal import Journal
 from crucible.server.listening import SOCKET_NAME, Address, HttpDoors
 from crucible.server.store import Store
 from crucible.server.wires.table import all_wires
+
+if TYPE_CHECKING:
+    from crucible.books import Books
 
 
 def run_with_doors(config: Config, address: Address | None) -> bool:
@@ -30,16 +35,25 @@ def http_doors(
     *,
     journal: Journal | None = None,
     engine: LazyEngine | None = None,
+    books: LazyBooks | None = None,
 ) -> HttpDoors:
+    books = books or LazyBooks(lambda: _books(service))
     domain = Domain(
         manager=service.manager,
         executions=service.executions,
         snapshots=service.snapshots,
         store=store,
-        engine=engine or engine_of(service),
+        engine=engine or engine_of(service, books),
+        books=books,
     )
     wires = all_wires(domain, address.e2b if address is not None else None)
     return HttpDoors(domain, address=address, wires=wires, journal=journal)
+
+
+def _books(service: Service) -> Books:
+    from crucible.books import open_books
+
+    return open_books(service.manager.config.home)
 
 
 class _Announced:

@@ -30,6 +30,17 @@ from crucible_client.agent import (
 )
 from crucible_client.errors import CrucibleError
 from crucible_client.execution import CodeError, CodeResult, Context, Execution
+from crucible_client.records import (
+    Budget,
+    BudgetLimit,
+    Fact,
+    Remembered,
+    RunEntry,
+    RunInfo,
+    RunTotal,
+    Summary,
+    Verdict,
+)
 from crucible_client.results import CommandInfo, Exit, Output, Result
 from crucible_client.values import FileChange, FileEntry, SandboxInfo, Snapshot
 
@@ -41,6 +52,8 @@ __all__ = [
     "AsyncCommand",
     "AsyncSandbox",
     "AsyncSession",
+    "Budget",
+    "BudgetLimit",
     "Client",
     "CodeError",
     "CodeResult",
@@ -51,19 +64,26 @@ __all__ = [
     "CrucibleError",
     "Execution",
     "Exit",
+    "Fact",
     "FileChange",
     "FileEntry",
     "Output",
+    "Remembered",
     "Replay",
     "Result",
+    "RunEntry",
+    "RunInfo",
+    "RunTotal",
     "Sandbox",
     "SandboxInfo",
     "Session",
     "SessionInfo",
     "SessionOptions",
     "Snapshot",
+    "Summary",
     "ToolCall",
     "TurnEvent",
     "Usage",
+    "Verdict",
     "errors",
 ]

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from crucible.agent.replaying import Replay
 from crucible.server.auth import MAY_RUN, TheDomain
+from crucible.server.belonging import OWN_RUN
 from crucible.server.models.base import Told
 from crucible.server.routes import PREFIX
 from crucible.server.routes.sessions import Id
@@ -36,7 +37,7 @@ class ReplayTold(Told):
         return cls.model_validate(replay, from_attributes=True)
 
 
-@router.post("/runs/{id}/replay", dependencies=[MAY_RUN], operation_id="replayRun")
+@router.post("/runs/{id}/replay", dependencies=[MAY_RUN, OWN_RUN], operation_id="replayRun")
 async def replay(id: Id, domain: TheDomain) -> ReplayTold:
     """Its calls again, in a fresh sandbox, with the recorded answers of the model; ends with the first difference."""
     return ReplayTold.of(await (await domain.engine.get()).replay(id))

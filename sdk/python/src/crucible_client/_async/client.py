@@ -16,11 +16,14 @@ from crucible_client._async.commands import (
     with_input,
 )
 from crucible_client._async.http import AsyncHttp
+from crucible_client._async.memory import AsyncMemory
+from crucible_client._async.runs import AsyncRuns
 from crucible_client._async.session import AsyncSession
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
 from crucible_client.agent import Approval, Replay, SessionInfo, SessionOptions
 from crucible_client.reading import Reader
+from crucible_client.records import Budget
 from crucible_client.results import Result
 from crucible_client.settings import Settings
 from crucible_client.values import SandboxInfo, Snapshot
@@ -45,6 +48,8 @@ class AsyncClient:
         self._address = address or find_address(url, token)
         self._timeout_s = timeout_s
         self.http = AsyncHttp(self._address, timeout_s=timeout_s)
+        self.runs = AsyncRuns(self.http)
+        self.memory = AsyncMemory(self.http)
 
     @property
     def url(self) -> str:
@@ -125,6 +130,10 @@ class AsyncClient:
         """Runs a recorded session again in a fresh sandbox, with the recorded answers of its model."""
         path = f"/runs/{quote(run, safe='')}/replay"
         return Replay.read(await self.http.call("POST", path, timeout_s=REPLAY_S))
+
+    async def get_budget(self) -> Budget:
+        """What the user who calls may spend, and has spent."""
+        return Budget.read(await self.http.call("GET", "/budget"))
 
     async def approvals(self) -> list[Approval]:
         """What waits for a person, in all sessions."""

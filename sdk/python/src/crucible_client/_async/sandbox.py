@@ -26,6 +26,7 @@ from crucible_client._async.pty import AsyncPty
 from crucible_client._async.waiting import Told, finish
 from crucible_client.errors import BadAnswer, SandboxMissing
 from crucible_client.execution import CodeResult, Context, Execution
+from crucible_client.records import Budget
 from crucible_client.results import Result
 from crucible_client.settings import Settings
 from crucible_client.values import NetworkPolicy, SandboxInfo, Snapshot
@@ -293,6 +294,10 @@ class AsyncSandbox:
 
     async def refresh(self) -> SandboxInfo:
         return await self._ask("GET", "")
+
+    async def get_budget(self) -> Budget:
+        """What programs in it have spent on models, where the gateway counts that."""
+        return Budget.read(await self._http.call("GET", f"{self._path}/budget"))
 
     async def pause(self) -> SandboxInfo:
         """Holds it still; it keeps its memory and takes no time."""

@@ -18,11 +18,14 @@ from crucible_client._sync.commands import (
     with_input,
 )
 from crucible_client._sync.http import Http
+from crucible_client._sync.memory import Memory
+from crucible_client._sync.runs import Runs
 from crucible_client._sync.session import Session
 from crucible_client._sync.waiting import Told
 from crucible_client.address import Address, find_address
 from crucible_client.agent import Approval, Replay, SessionInfo, SessionOptions
 from crucible_client.reading import Reader
+from crucible_client.records import Budget
 from crucible_client.results import Result
 from crucible_client.settings import Settings
 from crucible_client.values import SandboxInfo, Snapshot
@@ -47,6 +50,8 @@ class Client:
         self._address = address or find_address(url, token)
         self._timeout_s = timeout_s
         self.http = Http(self._address, timeout_s=timeout_s)
+        self.runs = Runs(self.http)
+        self.memory = Memory(self.http)
 
     @property
     def url(self) -> str:
@@ -127,6 +132,10 @@ class Client:
         """Runs a recorded session again in a fresh sandbox, with the recorded answers of its model."""
         path = f"/runs/{quote(run, safe='')}/replay"
         return Replay.read(self.http.call("POST", path, timeout_s=REPLAY_S))
+
+    def get_budget(self) -> Budget:
+        """What the user who calls may spend, and has spent."""
+        return Budget.read(self.http.call("GET", "/budget"))
 
     def approvals(self) -> list[Approval]:
         """What waits for a person, in all sessions."""

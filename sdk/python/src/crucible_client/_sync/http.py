@@ -29,7 +29,9 @@ from crucible_client.reading import Reader
 API = "/api/v1"
 LARGEST_ANSWER = 64 << 20
 LARGEST_PROBLEM = 1 << 20
+LARGEST_CONTENT = 1 << 30
 MOST_PAGES = 1000
+LARGEST_PAGE = 500
 CONNECT_S = 10.0
 # Streams of events have a beat every fifteen seconds.
 SILENCE_S = 60.0
@@ -88,17 +90,28 @@ class Http:
                 sleep(0.1 * attempt)
         raise AssertionError("unreachable")
 
-    def pages(self, path: str) -> list[Any]:
-        """The items of a list, from its first page to its last."""
+    def pages(
+        self, path: str, *, params: Mapping[str, Any] | None = None, most: int | None = None
+    ) -> list[Any]:
+        """The items of a list, from its first page to its last; no more of them than `most`."""
         found: list[Any] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = Reader(self.call("GET", path, params={"cursor": cursor}))
+            asked = {**(params or {}), "cursor": cursor}
+            if most is not None:
+                asked["limit"] = max(1, min(LARGEST_PAGE, most - len(found)))
+            page = Reader(self.call("GET", path, params=asked))
             found += page.items("items")
             cursor = page.text_or_none("next")
-            if cursor is None:
-                return found
+            if cursor is None or (most is not None and len(found) >= most):
+                return found[:most]
         raise BadAnswer(f"The server's list has more than {MOST_PAGES} pages")
+
+    def whole(self, path: str, *, params: Mapping[str, Any] | None = None) -> bytes:
+        """The answer's bytes, as they are."""
+        request = self._request("GET", path, None, params, None, {}, None)
+        with self._sent(request) as response:
+            return _whole(response, LARGEST_CONTENT)
 
     @contextmanager
     def pieces(

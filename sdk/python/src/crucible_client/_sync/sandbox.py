@@ -28,6 +28,7 @@ from crucible_client._sync.pty import Pty
 from crucible_client._sync.waiting import Told, finish
 from crucible_client.errors import BadAnswer, SandboxMissing
 from crucible_client.execution import CodeResult, Context, Execution
+from crucible_client.records import Budget
 from crucible_client.results import Result
 from crucible_client.settings import Settings
 from crucible_client.values import NetworkPolicy, SandboxInfo, Snapshot
@@ -291,6 +292,10 @@ class Sandbox:
 
     def refresh(self) -> SandboxInfo:
         return self._ask("GET", "")
+
+    def get_budget(self) -> Budget:
+        """What programs in it have spent on models, where the gateway counts that."""
+        return Budget.read(self._http.call("GET", f"{self._path}/budget"))
 
     def pause(self) -> SandboxInfo:
         """Holds it still; it keeps its memory and takes no time."""

@@ -28,6 +28,7 @@ from crucible_client.agent import (
 )
 from crucible_client.errors import ConnectionLost, SessionMissing
 from crucible_client.reading import Reader
+from crucible_client.records import Budget
 
 # A turn may wait for a person.
 TURN_S = 3600.0
@@ -130,6 +131,10 @@ class Session:
 
     def get_context_usage(self) -> ContextUsage:
         return ContextUsage.read(self._http.call("GET", f"{self._path}/context"))
+
+    def get_budget(self) -> Budget:
+        """What it may spend, and has spent."""
+        return Budget.read(self._http.call("GET", f"{self._path}/budget"))
 
     def pin(self, message: int, *, pinned: bool = True) -> None:
         """The message of that place in the history is kept word for word when it is compacted."""

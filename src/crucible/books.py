@@ -1,0 +1,67 @@
+"""What this program keeps in its database, opened once: the engine and the doors work on the same objects."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crucible.values import dataclass
+
+if TYPE_CHECKING:
+    from crucible.accounts.budgets import Budgets
+    from crucible.accounts.users import Users
+    from crucible.ledger.ledger import Ledger
+    from crucible.memory.embedding import MiniLM
+    from crucible.memory.memory import Memory
+    from crucible.store.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """`home` is where the files beside the database lie. Whoever opened them closes them, after all others are done."""
+
+    home: Path
+    database: Database
+    ledger: Ledger
+    memory: Memory
+    embedder: MiniLM
+    budgets: Budgets
+    users: Users
+
+    async def close(self) -> None:
+        import asyncio
+
+        await self.embedder.close()
+        # Both wait for what has begun.
+        await asyncio.to_thread(self.ledger.close)
+        await asyncio.to_thread(self.database.close)
+
+
+def open_books(home: Path, database: Database | None = None) -> Books:
+    """Loads a good deal, and reaches nothing yet: the database is opened by who first asks for something in it."""
+    from crucible.accounts.budgets import Budgets
+    from crucible.accounts.users import Users
+    from crucible.ledger.ledger import Ledger
+    from crucible.memory.embedding import MiniLM
+    from crucible.memory.memory import Memory
+    from crucible.memory.recording import LedgerRecorder
+    from crucible.memory.rules import RuleExtractor
+    from crucible.store.address import database_url
+    from crucible.store.database import Database
+
+    database = database or Database(database_url(home, dict(os.environ)))
+    ledger = Ledger(home, database)
+    entries = LedgerRecorder(ledger)
+    embedder = MiniLM(home)
+    return Books(
+        home=home,
+        database=database,
+        ledger=ledger,
+        memory=Memory(
+            database, extractor=RuleExtractor(), embedder=embedder, recorder=entries, eraser=entries
+        ),
+        embedder=embedder,
+        budgets=Budgets(database),
+        users=Users(database),
+    )
