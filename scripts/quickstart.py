@@ -1,7 +1,8 @@
-"""From a fresh machine to a first sandbox. Every step is skipped when it is done; run it as often as you like."""
+"""From a fresh machine to the application in a browser. Every step is skipped when it is done; run it often."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from environment import (
     ROOT,
     VENV,
     build_agent,
+    build_pages,
     check_python,
     compile_bytecode,
     install_environment,
@@ -18,6 +20,7 @@ from environment import (
 from progress import StepFailed, environment, say, step
 
 CRUCIBLE = VENV / "bin" / "crucible"
+PORT = "3000"
 SETTINGS = ROOT / ".env"
 _QUESTIONS = (
     ("CRUCIBLE_HOME", "Directory for images, templates and sandboxes", "~/.local/share/crucible"),
@@ -31,6 +34,7 @@ def main() -> int:
         install_packages()
         install_environment("run")
         build_agent()
+        build_pages()
         compile_bytecode()
         settings = _settings()
         _crucible("Kernel, base image and template", settings, "setup")
@@ -41,7 +45,7 @@ def main() -> int:
         say("\nStopped. Run `make quickstart` again to go on from here.")
         return 130
     _say_where_it_is(settings)
-    return 0
+    return _serve(settings)
 
 
 def _settings() -> dict[str, str]:
@@ -87,6 +91,20 @@ def _say_where_it_is(settings: dict[str, str]) -> None:
     say('\nReady. Call it as .venv/bin/crucible, or first run: export PATH="$PWD/.venv/bin:$PATH"')
     if settings:
         say("Your settings are in .env; a shell takes them with: set -a; . ./.env; set +a")
+
+
+def _serve(settings: dict[str, str]) -> int:
+    """The application, until it is stopped; without somebody at a terminal only how to start it."""
+    serve = [str(CRUCIBLE), "serve", "--port", PORT]
+    is_watched = sys.stdin.isatty() and sys.stderr.isatty()
+    if not is_watched or os.environ.get("SERVE") == "0":
+        say(f"The application: .venv/bin/crucible serve --port {PORT}")
+        return 0
+    say(f"\nThe application is on http://localhost:{PORT} until you press Ctrl-C.")
+    try:
+        return subprocess.run(serve, env={**settings, **environment()}, check=False).returncode
+    except KeyboardInterrupt:
+        return 0
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Gate:
             self._journal.note(scope, passage.status, time.perf_counter() - began)
 
     def _wire_for(self, connection: HTTPConnection) -> Wire:
-        """By the name that was called, if that belongs to a wire; else by the path."""
+        """By the name that was called, if that belongs to a wire; else a page, if it is for one; else by the path."""
         label = hosts.label_beneath(connection, self._rules.domain)
         if label is not None:
             for wire in self._wires:
@@ -95,6 +95,9 @@ class Gate:
                 if place is not None:
                     connection.state.place = place
                     return wire
+        for wire in self._wires:
+            if wire.shows is not None and wire.shows(connection):
+                return wire
         path = connection.scope["path"]
         return next(wire for wire in self._wires if wire.has(path))
 

@@ -21,6 +21,8 @@ Authenticate = Callable[[Domain, HTTPConnection], Caller]
 Refuse = Callable[[CrucibleError, str], Response]
 # What a name's label beneath the server's domain means, for the request's state; None if there is no such name.
 Places = Callable[[str], Any]
+# Whether a request is for a page that a browser shows.
+Shows = Callable[[HTTPConnection], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class Wire:
     One whose clients know nothing but a domain has `places`. It gets every path of the names that it knows and no
     other request, and finds what the name means at `request.state.place`.
 
+    One that is for people has `shows`, which says of each request whether it is for a page; it is asked first.
+
     An `app` finds the domain at `request.app.state.domain` and its caller at `request.state.caller`.
     """
 
@@ -45,9 +49,10 @@ class Wire:
     refuse: Refuse = problem
     begin: Callable[[], None] | None = None
     places: Places | None = None
+    shows: Shows | None = None
 
     def has(self, path: str) -> bool:
-        if self.places is not None:
+        if self.places is not None or self.shows is not None:
             return False
         places = self.roots or (self.prefix,)
         return any(path == place or path.startswith(f"{place}/") for place in places)

@@ -1,0 +1,4 @@
+/** The sidebar's list of conversations. */
+export function Conversations() {
+  return null;
+}
