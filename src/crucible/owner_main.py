@@ -45,14 +45,22 @@ def _serve(words: Sequence[str]) -> bool:
     config = load_config()
     if "--http" not in words:
         return run_owner(config, stays="--daemon" in words, doors_later=_own_door)
-    from crucible.server.doorway import OPTIONS, PUBLIC, doorway
+    from crucible.server.doorway import ACCOUNTS, OPTIONS, PUBLIC, doorway
     from crucible.server.listening import Address
     from crucible.server.serving import run_with_doors
 
     given = {name: words[words.index(f"--{name}") + 1] for name in OPTIONS if f"--{name}" in words}
-    way = doorway(given, is_public=f"--{PUBLIC}" in words)
+    way = doorway(given, is_public=f"--{PUBLIC}" in words, has_accounts=f"--{ACCOUNTS}" in words)
     host, _, port = words[words.index("--http") + 1].rpartition(":")
-    address = Address(host=host.strip("[]"), port=int(port), tls=way.tls, e2b=way.e2b)
+    address = Address(
+        host=host.strip("[]"),
+        port=int(port),
+        tls=way.tls,
+        e2b=way.e2b,
+        has_accounts=way.has_accounts,
+        is_signup_open=way.is_signup_open,
+        oidc=way.oidc,
+    )
     return run_with_doors(config, address)
 
 

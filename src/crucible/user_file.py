@@ -54,6 +54,12 @@ KEYS = {
         "tls_key": Key(kind=str, variable="CRUCIBLE_TLS_KEY"),
         "e2b_domain": Key(kind=str, variable="CRUCIBLE_E2B_DOMAIN"),
         "e2b_public": Key(kind=bool, variable="CRUCIBLE_E2B_PUBLIC"),
+        "accounts": Key(kind=bool, variable="CRUCIBLE_ACCOUNTS"),
+        "signup": Key(kind=str, variable="CRUCIBLE_SIGNUP"),
+        "oidc_issuer": Key(kind=str, variable="CRUCIBLE_OIDC_ISSUER"),
+        "oidc_client_id": Key(kind=str, variable="CRUCIBLE_OIDC_CLIENT_ID"),
+        "oidc_client_secret": Key(kind=str, variable="CRUCIBLE_OIDC_CLIENT_SECRET"),
+        "oidc_label": Key(kind=str, variable="CRUCIBLE_OIDC_LABEL"),
     },
     "models": {
         "provider": Key(kind=str, variable="LLM_PROVIDER"),

@@ -17,7 +17,7 @@ PROMISED = {
     "run", "create", "start", "stop", "exec", "attach", "remove", "list", "inspect", "logs", "stats",
     "cp", "diff", "apply", "pause", "resume", "snapshot", "volume", "fork", "image", "ports", "prune", "setup",
     "doctor", "demo", "version", "system", "completion", "detect", "config", "open", "network", "serve", "token",
-    "daemon", "memory", "runs", "budget", "skill", "chat", "ask",
+    "daemon", "memory", "runs", "budget", "skill", "chat", "ask", "link", "user",
 }  # fmt: skip
 
 

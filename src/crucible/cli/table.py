@@ -78,6 +78,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("setup", "machine", "Prepare this machine: kernel, base image, template"),
             ("daemon", "daemon", "Start, stop and look at the program that keeps machines warm"),
             ("serve", "serve", "Serve the HTTP API in the foreground"),
+            ("link", "link", "Print a link that signs a browser in, once"),
+            ("user", "users", "Add, list, change and remove who may sign in"),
             ("budget", "budgets", "Show and set what sessions, users and sandboxes may spend"),
             ("token", "tokens", "Make, list and revoke tokens for the HTTP API"),
             ("doctor", "machine", "Check what works here, and how to mend what does not"),

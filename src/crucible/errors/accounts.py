@@ -1,4 +1,4 @@
-"""Budgets, plans, prices and the users they are for."""
+"""Budgets, plans, prices, the users they are for, and how those sign in."""
 
 from __future__ import annotations
 
@@ -74,7 +74,99 @@ class UserMissing(AccountsError, Refused):
 
     def __init__(self, user: str) -> None:
         super().__init__(
-            f"There is no user {user[:80]!r}", hint="List them with `crucible budget list`"
+            f"There is no user {user[:80]!r}", hint="List them with `crucible user list`"
+        )
+
+
+class UserTaken(AccountsError, Refused):
+    code = "user-taken"
+
+    def __init__(self) -> None:
+        super().__init__("There is a user of that name already", hint="Choose another name")
+
+
+class BadUserName(AccountsError, Refused):
+    code = "bad-user-name"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:80]!r} is no name for a user",
+            hint="Use 1 to 64 letters, digits and . _ @ + -, beginning with a letter or a digit",
+        )
+
+
+class BadPassword(AccountsError, Refused):
+    """One that nobody may have. What it was is never told."""
+
+    code = "bad-password"
+
+    def __init__(self, shortest: int, longest: int) -> None:
+        super().__init__(
+            f"A password has at least {shortest} characters, and at most {longest}",
+            hint="A few words that nobody would put together are easy to keep in mind",
+        )
+
+
+class LastAdministrator(AccountsError, Refused):
+    code = "last-administrator"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Nobody would be left who may administer",
+            hint="Make another user administrator first: `crucible user change NAME --role admin`",
+        )
+
+
+class SignInRefused(AccountsError, Refused):
+    """The same words for a wrong name, a wrong password and a user who is disabled."""
+
+    code = "sign-in-refused"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The name or the password is wrong, or this user may not sign in",
+            hint="An administrator can give a new password: `crucible user password NAME`",
+        )
+
+
+class SignInBusy(AccountsError, Refused):
+    code = "sign-in-busy"
+
+    def __init__(self) -> None:
+        super().__init__("Too many passwords are being checked", hint="Try again in a few seconds")
+        self.retry_after_s = 5
+
+
+class SignUpClosed(AccountsError, Refused):
+    code = "sign-up-closed"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Nobody can sign up here by themselves",
+            hint="An administrator can add a user: `crucible user add NAME`",
+        )
+
+
+class CodeRefused(AccountsError, Refused):
+    """A one-time code that is wrong, used already or too old."""
+
+    code = "code-refused"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The code is unknown, used already or too old",
+            hint="Get another link with `crucible link`, on the machine of the server",
+        )
+
+
+class IdentityRefused(AccountsError, Refused):
+    """Who signs in elsewhere came back with something that does not hold."""
+
+    code = "identity-refused"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Signing in elsewhere did not work: {why}", hint="Begin again from the sign-in page"
         )
 
 

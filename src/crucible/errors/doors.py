@@ -44,7 +44,7 @@ class MethodRefused(DoorError):
 
 
 class Unauthenticated(DoorError):
-    """A request over TCP without a token that is good."""
+    """A request over TCP without a token that is good, and without the cookie of a browser that is signed in."""
 
     code = "unauthenticated"
 
@@ -65,6 +65,29 @@ class TooManyRequests(DoorError):
 
     def __init__(self, most: int) -> None:
         super().__init__(f"More than {most} requests a second", hint="Try again in a moment")
+
+
+class TooManyAttempts(DoorError):
+    """Somebody tries to sign in again and again, or guesses."""
+
+    code = "too-many-attempts"
+
+    def __init__(self, seconds: float) -> None:
+        self.retry_after_s = max(1, round(seconds))
+        super().__init__(
+            "There were too many attempts to sign in", hint=f"Wait {self.retry_after_s} s"
+        )
+
+
+class RequestForged(DoorError):
+    """A request that carries a browser's cookie, and nothing that shows that one of our own pages sent it."""
+
+    code = "request-forged"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            why, hint="Send the `csrf` of GET /api/v1/auth in the header X-Crucible-CSRF"
+        )
 
 
 class RequestTooLarge(DoorError):
@@ -110,6 +133,13 @@ class TokenMissing(DoorError):
         )
 
 
+class BrowserMissing(DoorError):
+    code = "browser-missing"
+
+    def __init__(self, id: str) -> None:
+        super().__init__(f"You are not signed in with a browser {id!r}")
+
+
 class ClientLeft(DoorError):
     """Whoever asked went away before there was an answer."""
 
@@ -142,6 +172,17 @@ class TlsUnusable(DoorError):
             hint=f"{command} {path}"
             if command
             else "Give a certificate and its key, both as PEM: --tls-cert and --tls-key",
+        )
+
+
+class ServerMissing(DoorError):
+    """Nobody serves HTTP for this state directory."""
+
+    code = "server-missing"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "No server runs for this state directory", hint="Start one with `crucible serve`"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from crucible.server import problems
+from crucible.server import cookies, problems
 from crucible.server.domain import Domain
 from crucible.server.models.base import Problem
 from crucible.server.routes import (
@@ -33,11 +33,13 @@ from crucible.server.routes import (
     runs,
     sandboxes,
     sessions,
+    signing,
     state,
     system,
     terminals,
     tokens,
     turns,
+    users,
     volumes,
 )
 from crucible.server.wire import Wire
@@ -46,7 +48,7 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
-    memory, budgets, conversations, chat,
+    memory, budgets, conversations, chat, signing, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 
@@ -66,14 +68,15 @@ def openapi_document() -> dict[str, Any]:
 
 class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """With the two ways to send a token, which the gate takes before any route is known."""
+        """With the ways to show who calls, which the gate takes before any route is known."""
         if self.openapi_schema is None:
             document = super().openapi()
             document["components"]["securitySchemes"] = {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": cookies.NAME},
             }
-            document["security"] = [{"bearer": []}, {"key": []}]
+            document["security"] = [{"bearer": []}, {"key": []}, {"cookie": []}]
         return self.openapi_schema or document
 
 
@@ -97,7 +100,7 @@ def _own_app() -> FastAPI:
 
 def own_wire(app: FastAPI) -> Wire:
     """Our own API, and whatever no other wire has."""
-    return Wire(name="crucible", prefix="", app=app)
+    return Wire(name="crucible", prefix="", app=app, takes_cookies=True)
 
 
 def _problems() -> dict[int | str, dict[str, Any]]:

@@ -10,19 +10,21 @@ from starlette.requests import HTTPConnection
 
 from crucible.errors import Forbidden, Unauthenticated
 from crucible.server.callers import Caller as Caller
+from crucible.server.cookies import check_own_page, given_cookie
 from crucible.server.domain import Domain, domain_of
 from crucible.server.tokens import Scope, find_token, is_good
 
 NAME_PARAMETER = "name"
 KNOWN_BY = "token:"
+OWNED_BY = "uid:"
 
 
-ANYBODY = Caller(id="anybody", scope=Scope.READ, sandbox="none")
+ANYBODY = Caller(id="anybody", scope=Scope.READ, sandbox="none", user="")
 
 
 def owner_caller() -> Caller:
     """Whoever is at the other end of our own socket: the user whose sandboxes these are."""
-    return Caller(id=f"uid:{os.getuid()}", scope=Scope.ADMIN)
+    return Caller(id=f"{OWNED_BY}{os.getuid()}", scope=Scope.ADMIN)
 
 
 def token_caller(domain: Domain, connection: HTTPConnection) -> Caller:
@@ -36,16 +38,29 @@ def caller_with(domain: Domain, text: str) -> Caller:
     token = find_token(domain.store, text)
     if token is None:
         raise Unauthenticated("The token is unknown, revoked or expired")
-    return Caller(id=f"{KNOWN_BY}{token.id}", scope=token.scope, sandbox=token.sandbox)
+    return Caller(
+        id=f"{KNOWN_BY}{token.id}", scope=token.scope, sandbox=token.sandbox, user=token.user
+    )
 
 
-def ticket_caller(domain: Domain, connection: HTTPConnection, text: str) -> Caller:
-    """A ticket for one terminal, and as good as the token it was made with still is. Raises Unauthenticated."""
+async def ticket_caller(domain: Domain, connection: HTTPConnection, text: str) -> Caller:
+    """A ticket for one terminal, and as good as what it was made with still is. Raises Unauthenticated."""
     caller = domain.tickets.redeem(text, connection.scope["path"])
+    if caller.session:
+        await domain.people.check_session(caller.session)
     if caller.id.startswith(KNOWN_BY) and not is_good(
         domain.store, caller.id.removeprefix(KNOWN_BY)
     ):
         raise Unauthenticated("The token that the ticket was made with is revoked or expired")
+    return caller
+
+
+async def cookie_caller(domain: Domain, connection: HTTPConnection) -> Caller | None:
+    """Whose browser this is, if it is signed in. Raises RequestForged if another's page may have sent it."""
+    cookie = given_cookie(connection)
+    caller = await domain.people.caller(domain.access.mode, cookie) if cookie else None
+    if caller is not None:
+        check_own_page(connection, cookie)
     return caller
 
 
@@ -74,6 +89,28 @@ def allow(connection: HTTPConnection, scope: Scope) -> None:
             raise Forbidden("This token is for one sandbox alone")
 
 
+async def _is_anybody(connection: HTTPConnection) -> None:
+    """A decision all the same: nothing about this route depends on who calls."""
+
+
+async def _is_signed_in(connection: HTTPConnection) -> None:
+    if not caller_of(connection).user:
+        raise Unauthenticated("Nobody is signed in")
+
+
+async def _is_owner(connection: HTTPConnection) -> None:
+    if not caller_of(connection).id.startswith(OWNED_BY):
+        raise Forbidden("This is for who comes over the machine's own socket alone")
+
+
+async def _may_administer_users(connection: HTTPConnection) -> None:
+    """A token made once could not be taken from who is an administrator no more: people only, and the owner."""
+    caller = caller_of(connection)
+    allow(connection, Scope.ADMIN)
+    if not caller.session and not caller.id.startswith(OWNED_BY):
+        raise Forbidden("Users are administered by who is signed in, not by tokens")
+
+
 async def _may_read(connection: HTTPConnection) -> None:
     allow(connection, Scope.READ)
 
@@ -86,6 +123,11 @@ async def _may_administer(connection: HTTPConnection) -> None:
     allow(connection, Scope.ADMIN)
 
 
+# Also for who may do nothing but come in.
+FOR_ANYBODY = Depends(_is_anybody)
+SIGNED_IN = Depends(_is_signed_in)
+OWNER = Depends(_is_owner)
+MAY_ADMINISTER_USERS = Depends(_may_administer_users)
 MAY_READ = Depends(_may_read)
 MAY_RUN = Depends(_may_run)
 MAY_ADMINISTER = Depends(_may_administer)

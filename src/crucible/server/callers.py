@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from crucible.server.tokens import LOCAL as LOCAL
 from crucible.server.tokens import Scope
 from crucible.values import dataclass
-
-LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,9 +12,16 @@ class Caller:
     """`id` is what the audit and the idempotency keys know the caller by; `sandbox` the id of the only one it has.
 
     `user` is whose sessions, runs, memory and sandboxes the caller sees: without accounts, whoever started the program.
+    `session` is that of the browser, "" for who came by other means.
     """
 
     id: str
     scope: Scope
     sandbox: str = ""
     user: str = LOCAL
+    session: str = ""
+
+    @property
+    def sees_all(self) -> bool:
+        """The machine's own user sees every sandbox on it."""
+        return self.user == LOCAL

@@ -12,15 +12,22 @@ from starlette.requests import HTTPConnection
 from crucible.sandbox.executions import Executions
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.snapshots import Snapshots
+from crucible.server.access import Access
+from crucible.server.attempts import Attempts
 from crucible.server.books import LazyBooks
 from crucible.server.engines import LazyEngine
+from crucible.server.links import Links
+from crucible.server.people import People
 from crucible.server.store import Store
 from crucible.server.tickets import Tickets
 
 
 @dataclass(slots=True, kw_only=True)
 class Domain:
-    """`is_ready` once the machines of a holder before us have been taken over, until we are told to leave."""
+    """`is_ready` once the machines of a holder before us have been taken over, until we are told to leave.
+
+    `url` is where browsers reach us, "" if they do not.
+    """
 
     manager: Manager
     executions: Executions
@@ -28,9 +35,14 @@ class Domain:
     store: Store
     engine: LazyEngine
     books: LazyBooks
+    people: People
+    access: Access = field(default_factory=Access)
+    url: str = ""
     is_ready: bool = True
     started_at: float = field(default_factory=time.time)
     tickets: Tickets = field(default_factory=Tickets)
+    links: Links = field(default_factory=Links)
+    attempts: Attempts = field(default_factory=Attempts)
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def turn(self, key: str) -> asyncio.Lock:

@@ -6,9 +6,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from crucible.config import parse_flag
 from crucible.errors import BadSetting
+from crucible.server.access import LOOPBACK, OidcSettings
 from crucible.server.tls import TlsFiles
 from crucible.user_file import Given, gather
 from crucible.values import dataclass
@@ -20,6 +22,14 @@ OPTIONS = {
     "e2b-domain": "CRUCIBLE_E2B_DOMAIN",
 }
 PUBLIC = "e2b-public"
+ACCOUNTS = "accounts"
+_OIDC = {
+    "issuer": "CRUCIBLE_OIDC_ISSUER",
+    "client_id": "CRUCIBLE_OIDC_CLIENT_ID",
+    "client_secret": "CRUCIBLE_OIDC_CLIENT_SECRET",
+    "label": "CRUCIBLE_OIDC_LABEL",
+}
+_LONGEST_VALUE = 512
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"((?:{_LABEL}\.)*{_LABEL})(?::([1-9][0-9]{{0,4}}))?\Z")
 _LONGEST_DOMAIN = 180
@@ -41,12 +51,16 @@ class E2bDomain:
 class Doorway:
     tls: TlsFiles | None = None
     e2b: E2bDomain | None = None
+    has_accounts: bool = False
+    is_signup_open: bool = False
+    oidc: OidcSettings | None = None
 
 
 def doorway(
     options: Mapping[str, str],
     *,
     is_public: bool = False,
+    has_accounts: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Doorway:
     """Raises BadSetting. `options` are those that were given, by their names in OPTIONS."""
@@ -55,7 +69,15 @@ def doorway(
     for option, variable in OPTIONS.items():
         if option in options:
             given[variable] = Given(text=options[option], origin=f"--{option}")
-    return Doorway(tls=_tls(given), e2b=_e2b(given, is_public=is_public))
+    accounts = given.get("CRUCIBLE_ACCOUNTS")
+    has_accounts |= accounts is not None and parse_flag(accounts.text, accounts.origin)
+    return Doorway(
+        tls=_tls(given),
+        e2b=_e2b(given, is_public=is_public),
+        has_accounts=has_accounts,
+        is_signup_open=_is_signup_open(given),
+        oidc=_oidc(given) if has_accounts else None,
+    )
 
 
 def parse_domain(text: str, origin: str) -> tuple[str, int]:
@@ -99,3 +121,47 @@ def _e2b(given: Mapping[str, Given], *, is_public: bool) -> E2bDomain | None:
         return None
     name, port = parse_domain(found.text, found.origin)
     return E2bDomain(name=name, port=port, is_public=is_public)
+
+
+def _is_signup_open(given: Mapping[str, Given]) -> bool:
+    found = given.get("CRUCIBLE_SIGNUP")
+    if found is None or found.text == "closed":
+        return False
+    if found.text != "open":
+        raise BadSetting(f"{found.origin} is {found.text[:80]!r}", hint="It is open or closed")
+    return True
+
+
+def _oidc(given: Mapping[str, Given]) -> OidcSettings | None:
+    values = {name: given[variable] for name, variable in _OIDC.items() if variable in given}
+    if not values:
+        return None
+    for value in values.values():
+        if len(value.text) > _LONGEST_VALUE or not value.text.isprintable():
+            raise BadSetting(f"{value.origin} is too long, or has control characters")
+    if "issuer" not in values or "client_id" not in values:
+        raise BadSetting(
+            "To sign in elsewhere takes both who issues identities and who we are there",
+            hint="Set CRUCIBLE_OIDC_ISSUER and CRUCIBLE_OIDC_CLIENT_ID",
+        )
+    issuer = values["issuer"]
+    if not _is_issuer(issuer.text):
+        raise BadSetting(
+            f"{issuer.origin} is {issuer.text[:80]!r}",
+            hint="It is an address such as https://accounts.example.com; http is for this machine alone",
+        )
+    return OidcSettings(**{name: value.text for name, value in values.items()})
+
+
+def _is_issuer(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        is_here = parts.hostname in LOOPBACK
+    except ValueError:
+        return False
+    is_plain = not (parts.query or parts.fragment or parts.username)
+    return (
+        bool(parts.hostname)
+        and is_plain
+        and parts.scheme in (("http", "https") if is_here else ("https",))
+    )

@@ -18,7 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crucible.errors import CrucibleError, RequestTooLarge, RequestTooSlow, Unauthenticated
 from crucible.server import hosts, problems
-from crucible.server.auth import ANYBODY, owner_caller, ticket_caller
+from crucible.server.auth import (
+    ANYBODY,
+    cookie_caller,
+    given_token,
+    owner_caller,
+    ticket_caller,
+)
 from crucible.server.callers import Caller
 from crucible.server.domain import Domain
 from crucible.server.journal import Journal
@@ -29,7 +35,9 @@ from crucible.values import dataclass
 MOST_BODY_BYTES = 4 << 20
 READ_S = 30.0
 WRITE_S = 60.0
+MOST_SIGNING_BYTES = 16 << 10
 PUBLIC = frozenset(("/health", "/ready"))
+SIGNING = "/api/v1/auth"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _FAILURES_PER_SECOND = 10
 
@@ -71,7 +79,7 @@ class Gate:
         wire = self._wire_for(connection)
         began = time.perf_counter()
         try:
-            self._admit(connection, wire)
+            await self._admit(connection, wire)
             with self._journal.span(scope, request_id):
                 await wire.serve(scope, passage.receive, passage.send)
         except Exception as error:
@@ -101,7 +109,7 @@ class Gate:
         path = connection.scope["path"]
         return next(wire for wire in self._wires if wire.has(path))
 
-    def _admit(self, connection: HTTPConnection, wire: Wire) -> None:
+    async def _admit(self, connection: HTTPConnection, wire: Wire) -> None:
         rules = self._rules
         if rules.trusts_peer:
             connection.state.caller = owner_caller()
@@ -117,20 +125,36 @@ class Gate:
             return
         address = connection.client.host if connection.client else ""
         try:
-            caller = self._caller(connection, wire)
+            caller = await self._caller(connection, wire)
         except Unauthenticated:
             self._failures.spend(address)
             raise
-        self._rates.spend(caller.id)
+        self._rates.spend(f"{caller.id} {address}" if caller is ANYBODY else caller.id)
         connection.state.caller = caller
 
-    def _caller(self, connection: HTTPConnection, wire: Wire) -> Caller:
+    async def _caller(self, connection: HTTPConnection, wire: Wire) -> Caller:
         """A browser has no way to send a token with a WebSocket; a ticket in the address is good once."""
         ticket = connection.query_params.get("ticket")
         is_ours = wire.places is None
         if is_ours and connection.scope["type"] == "websocket" and ticket is not None:
-            return ticket_caller(self._domain, connection, ticket)
-        return wire.authenticate(self._domain, connection)
+            return await ticket_caller(self._domain, connection, ticket)
+        if not wire.takes_cookies or given_token(connection):
+            return wire.authenticate(self._domain, connection)
+        signing = is_signing(connection.scope["path"])
+        if signing:
+            # Nobody needs to be known for these, so nothing large is taken.
+            connection.state.most_bytes = MOST_SIGNING_BYTES
+        caller = await cookie_caller(self._domain, connection)
+        if caller is not None:
+            return caller
+        if signing:
+            return ANYBODY
+        raise Unauthenticated("The request carries no token, and no browser is signed in with it")
+
+
+def is_signing(path: str) -> bool:
+    """Where people who are not signed in find out how to, and do so."""
+    return path == SIGNING or path.startswith(f"{SIGNING}/")
 
 
 class _Passage:

@@ -26,6 +26,14 @@ def check_host(connection: HTTPConnection, names: Collection[str]) -> None:
         )
 
 
+def is_loopback(connection: HTTPConnection) -> bool:
+    """Whether it was called by a name or an address that means nothing but this machine."""
+    host = _name_in(connection.headers.get("host", ""))
+    if host is None or host in _LOCAL:
+        return host is not None
+    return _is_address(host) and ipaddress.ip_address(host).is_loopback
+
+
 def label_beneath(connection: HTTPConnection, domain: str) -> str | None:
     """The one label that a request's Host has before the domain; None if it is no such name."""
     host = _name_in(connection.headers.get("host", ""))

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from crucible.errors import BadSetting, DoorTaken
+from crucible.server.access import LOOPBACK, Access, Mode, OidcSettings
 from crucible.server.app import build_app, own_wire
 from crucible.server.domain import Domain
 from crucible.server.doorway import E2bDomain
@@ -49,9 +50,27 @@ class Address:
     requests_per_second: int = 200
     tls: TlsFiles | None = None
     e2b: E2bDomain | None = None
+    has_accounts: bool = False
+    is_signup_open: bool = False
+    oidc: OidcSettings | None = None
+
+    @property
+    def access(self) -> Access:
+        mode = Mode.ACCOUNTS if self.has_accounts else Mode.LOCAL
+        return Access(
+            mode=mode if self.needs_token else Mode.OPEN,
+            is_signup_open=self.is_signup_open,
+            is_loopback=self.host in LOOPBACK,
+            oidc=self.oidc,
+        )
 
     def __post_init__(self) -> None:
-        if not self.needs_token and self.host not in ("127.0.0.1", "::1", "localhost"):
+        if not self.needs_token and self.has_accounts:
+            raise BadSetting(
+                "With accounts nobody comes in without being known",
+                hint="Leave out --no-auth, or --accounts",
+            )
+        if not self.needs_token and self.host not in LOOPBACK:
             raise BadSetting(
                 f"Callers from elsewhere than this machine need a token, and {self.host!r} lets them in",
                 hint="Leave out --no-auth, or --host",
@@ -90,6 +109,7 @@ class HttpDoors:
             address = self._address
             sock = _tcp_socket(address)
             self.url = _url(sock, "http" if self._certificate is None else "https")
+            self.domain.url = _browser_url(self.url, address)
             rules = Rules(
                 needs_token=address.needs_token,
                 host_names=frozenset(name.lower() for name in (address.host, *address.host_names)),
@@ -118,6 +138,7 @@ class HttpDoors:
         await asyncio.gather(engine, *(listener.drain() for listener in self._listeners))
         self._listeners.clear()
         await self.domain.books.close()
+        await self.domain.people.close()
         await asyncio.to_thread(self._journal.close)
 
     async def _serve(
@@ -232,6 +253,21 @@ def _peer_uid(sock: Any) -> int:
 def _url(sock: socket.socket, scheme: str) -> str:
     host, port = sock.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _browser_url(url: str, address: Address) -> str:
+    """By a name, so that no port of a sandbox, which is at an address, is sent the cookie: ports make no difference."""
+    scheme, _, place = url.partition("://")
+    port = place.rpartition(":")[2]
+    names = [name for name in address.host_names if not name.startswith("*")]
+    is_here = address.host in (*LOOPBACK, "0.0.0.0", "::")  # noqa: S104 - which is not bound here
+    return (
+        f"{scheme}://{names[0]}:{port}"
+        if names
+        else f"{scheme}://localhost:{port}"
+        if is_here
+        else url
+    )
 
 
 def _unix_socket(home: Path) -> socket.socket:

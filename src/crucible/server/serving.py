@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from crucible.assemble import run_owner
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
+from crucible.server.access import Access
 from crucible.server.books import LazyBooks
 from crucible.server.domain import Domain
 from crucible.server.engines import LazyEngine, engine_of
 from crucible.server.journal import Journal
 from crucible.server.listening import SOCKET_NAME, Address, HttpDoors
+from crucible.server.people import People
+from crucible.server.signed import link_url
 from crucible.server.store import Store
 from crucible.server.wires.table import all_wires
 
@@ -45,6 +48,8 @@ def http_doors(
         store=store,
         engine=engine or engine_of(service, books),
         books=books,
+        people=People(service.manager.config.home),
+        access=address.access if address is not None else Access(),
     )
     wires = all_wires(domain, address.e2b if address is not None else None)
     return HttpDoors(domain, address=address, wires=wires, journal=journal)
@@ -64,12 +69,21 @@ class _Announced:
 
     async def open(self) -> None:
         await self._doors.open()
-        place = self._doors.domain.manager.config.home / SOCKET_NAME
+        domain = self._doors.domain
+        place = domain.manager.config.home / SOCKET_NAME
         if self._doors.url:
-            sys.stderr.write(f"Serving on {self._doors.url} and {place}\n")
+            _say(f"Serving on {self._doors.url} and {place}")
+            await self._tell_how_to_enter(domain)
         else:
-            sys.stderr.write(f"Serving on {place}\n")
-        sys.stderr.flush()
+            _say(f"Serving on {place}")
+
+    async def _tell_how_to_enter(self, domain: Domain) -> None:
+        if not domain.access.is_loopback and self._doors.url.startswith("http:"):
+            _say(
+                "Without TLS everybody on the way can read passwords, cookies and tokens;"
+                " give --tls-cert and --tls-key, or put a server with TLS before this one"
+            )
+        _say(f"Open {await link_url(domain)}")
 
     @property
     def is_busy(self) -> bool:
@@ -78,3 +92,8 @@ class _Announced:
     async def drain(self) -> None:
         await self._doors.drain()
         self._doors.domain.store.close()
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

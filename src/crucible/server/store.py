@@ -11,7 +11,7 @@ from typing import Any
 from crucible.errors import StateDamaged, StateTooNew
 
 FILE_NAME = "server.sqlite"
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = """
 CREATE TABLE tokens (
@@ -21,7 +21,8 @@ CREATE TABLE tokens (
     scope TEXT NOT NULL,
     sandbox TEXT NOT NULL DEFAULT '',
     created_at REAL NOT NULL,
-    expires_at REAL
+    expires_at REAL,
+    user TEXT NOT NULL DEFAULT 'local'
 );
 CREATE TABLE answers (
     caller TEXT NOT NULL,
@@ -33,6 +34,9 @@ CREATE TABLE answers (
     PRIMARY KEY (caller, key)
 );
 """
+
+# What leads from one format to the next, by the format that it leads from.
+_STEPS = {1: "ALTER TABLE tokens ADD COLUMN user TEXT NOT NULL DEFAULT 'local'"}
 
 
 class Store:
@@ -50,8 +54,8 @@ class Store:
                 raise StateTooNew(version, FORMAT, str(home))
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
-            if version == 0:
-                self._create()
+            if version < FORMAT:
+                self._bring_up_to_date()
 
     def close(self) -> None:
         self._db.close()
@@ -65,12 +69,16 @@ class Store:
         with self._translated():
             return self._db.execute(query, values).rowcount
 
-    def _create(self) -> None:
+    def _bring_up_to_date(self) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         # Another process may have been faster.
-        if self._db.execute("PRAGMA user_version").fetchone()[0] == 0:
-            for statement in _SCHEMA.split(";"):
-                self._db.execute(statement)
+        found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        statements = _SCHEMA.split(";") if found == 0 else []
+        if found:
+            statements = [_STEPS[step] for step in range(found, FORMAT)]
+        for statement in statements:
+            self._db.execute(statement)
+        if found < FORMAT:
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
         self._db.execute("COMMIT")
 

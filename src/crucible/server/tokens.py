@@ -14,6 +14,8 @@ from crucible.server.store import Store
 from crucible.values import dataclass
 
 PREFIX = "crucible_"
+# Whose program this is. Without accounts there is nobody else.
+LOCAL = "local"
 LONGEST_NAME = 80
 LONGEST_TOKEN = 200
 
@@ -32,7 +34,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """`sandbox` is the id of the only one it is good for, "" for all."""
+    """`sandbox` is the id of the only one it is good for, "" for all. It acts for `user`, who made it."""
 
     id: str
     name: str
@@ -40,6 +42,7 @@ class Token:
     sandbox: str
     created_at: float
     expires_at: float | None
+    user: str = LOCAL
 
     @property
     def is_expired(self) -> bool:
@@ -53,6 +56,7 @@ def create_token(
     scope: Scope = Scope.RUN,
     lifetime_s: float | None = None,
     sandbox: str = "",
+    user: str = LOCAL,
 ) -> tuple[Token, str]:
     """The token and its text, which is told this once."""
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
@@ -65,22 +69,35 @@ def create_token(
         sandbox=sandbox,
         created_at=now,
         expires_at=None if lifetime_s is None else now + lifetime_s,
+        user=user,
     )
     text = PREFIX + secrets.token_urlsafe(32)
     store.write(
-        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?)",
-        token.id, name, hash_of(text), str(scope), sandbox, now, token.expires_at,
+        "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        token.id, name, hash_of(text), str(scope), sandbox, now, token.expires_at, user,
     )  # fmt: skip
     return token, text
 
 
-def list_tokens(store: Store) -> list[Token]:
-    return [_token(row) for row in store.read("SELECT * FROM tokens ORDER BY created_at, id")]
+def list_tokens(store: Store, user: str = LOCAL) -> list[Token]:
+    """The machine's own user sees those of all."""
+    rows = store.read("SELECT * FROM tokens ORDER BY created_at, id")
+    return [token for row in rows if user in (LOCAL, (token := _token(row)).user)]
 
 
-def revoke_token(store: Store, token_id: str) -> None:
-    if store.write("DELETE FROM tokens WHERE id = ?", token_id) == 0:
+def revoke_token(store: Store, token_id: str, user: str = LOCAL) -> None:
+    """Raises TokenMissing, also for one of another user."""
+    own = "DELETE FROM tokens WHERE id = ? AND ? IN (user, ?)"
+    if store.write(own, token_id, user, LOCAL) == 0:
         raise TokenMissing(token_id)
+
+
+def revoke_all(store: Store, user: str, *, above: Scope | None = None) -> None:
+    """Those of one user, or of these alone what may do more than `above`."""
+    for row in store.read("SELECT * FROM tokens WHERE user = ?", user):
+        token = _token(row)
+        if above is None or not above.includes(token.scope):
+            store.write("DELETE FROM tokens WHERE id = ?", token.id)
 
 
 def forget_sandbox(store: Store, sandbox: str) -> None:
@@ -119,4 +136,5 @@ def _token(row: sqlite3.Row) -> Token:
         sandbox=row["sandbox"],
         created_at=row["created_at"],
         expires_at=row["expires_at"],
+        user=row["user"],
     )

@@ -38,6 +38,8 @@ class Wire:
 
     One that is for people has `shows`, which says of each request whether it is for a page; it is asked first.
 
+    One that browsers use takes their cookie in the place of a token.
+
     An `app` finds the domain at `request.app.state.domain` and its caller at `request.state.caller`.
     """
 
@@ -50,6 +52,7 @@ class Wire:
     begin: Callable[[], None] | None = None
     places: Places | None = None
     shows: Shows | None = None
+    takes_cookies: bool = False
 
     def has(self, path: str) -> bool:
         if self.places is not None or self.shows is not None:

@@ -203,6 +203,10 @@ class BootFailed(SandboxError):
     code = "boot-failed"
 
 
+class BrowserMissing(DoorError):
+    code = "browser-missing"
+
+
 class BuildFailed(SetupError):
     code = "build-failed"
 
@@ -537,6 +541,12 @@ class RemoteUnreachable(SandboxError):
     code = "remote-unreachable"
 
 
+class RequestForged(DoorError):
+    """A request that carries a browser's cookie, and nothing that shows that one of our own pages sent it."""
+
+    code = "request-forged"
+
+
 class RequestTooLarge(DoorError):
     code = "request-too-large"
 
@@ -569,6 +579,12 @@ class SandboxMissing(Refused):
 
 class SecretMissing(Refused):
     code = "secret-missing"
+
+
+class ServerMissing(DoorError):
+    """Nobody serves HTTP for this state directory."""
+
+    code = "server-missing"
 
 
 class SkillMissing(Refused):
@@ -613,6 +629,12 @@ class TokenMissing(DoorError):
     code = "token-missing"
 
 
+class TooManyAttempts(DoorError):
+    """Somebody tries to sign in again and again, or guesses."""
+
+    code = "too-many-attempts"
+
+
 class TooManyOnlookers(Refused):
     code = "too-many-onlookers"
 
@@ -622,7 +644,7 @@ class TooManyRequests(DoorError):
 
 
 class Unauthenticated(DoorError):
-    """A request over TCP without a token that is good."""
+    """A request over TCP without a token that is good, and without the cookie of a browser that is signed in."""
 
     code = "unauthenticated"
 
@@ -697,10 +719,26 @@ class ApprovalMissing(AgentError):
     code = "approval-missing"
 
 
+class BadPassword(AccountsError):
+    """One that nobody may have. What it was is never told."""
+
+    code = "bad-password"
+
+
+class BadUserName(AccountsError):
+    code = "bad-user-name"
+
+
 class BudgetSpent(AccountsError):
     """What is wanted does not fit what is left. Figures of USD are millionths of one; `resets_at` is 0.0 for never."""
 
     code = "budget-spent"
+
+
+class CodeRefused(AccountsError):
+    """A one-time code that is wrong, used already or too old."""
+
+    code = "code-refused"
 
 
 class CommandNotExecutable(GuestRefused):
@@ -733,8 +771,18 @@ class HookBlocked(AgentError):
     code = "hook-blocked"
 
 
+class IdentityRefused(AccountsError):
+    """Who signs in elsewhere came back with something that does not hold."""
+
+    code = "identity-refused"
+
+
 class LanguageUnknown(Unsupported):
     code = "language-unknown"
+
+
+class LastAdministrator(AccountsError):
+    code = "last-administrator"
 
 
 class MemoryMissing(MemoryFault):
@@ -805,6 +853,20 @@ class SessionMissing(AgentError):
     code = "session-missing"
 
 
+class SignInBusy(AccountsError):
+    code = "sign-in-busy"
+
+
+class SignInRefused(AccountsError):
+    """The same words for a wrong name, a wrong password and a user who is disabled."""
+
+    code = "sign-in-refused"
+
+
+class SignUpClosed(AccountsError):
+    code = "sign-up-closed"
+
+
 class StepMissing(AgentError):
     """There is no checkpoint of that step: none was asked for, or it is older than what is kept."""
 
@@ -819,6 +881,10 @@ class UnknownModel(ModelError):
 
 class UserMissing(AccountsError):
     code = "user-missing"
+
+
+class UserTaken(AccountsError):
+    code = "user-taken"
 
 
 class WrongKey(ModelError):

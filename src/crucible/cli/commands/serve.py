@@ -23,11 +23,11 @@ def serve(arguments: Arguments) -> int:
 
 
 def _address(arguments: Arguments) -> Address:
-    from crucible.server.doorway import OPTIONS, PUBLIC, doorway
+    from crucible.server.doorway import ACCOUNTS, OPTIONS, PUBLIC, doorway
     from crucible.server.listening import DEFAULT_HOST, DEFAULT_PORT, Address
 
     given = {name: value for name in OPTIONS if (value := arguments.value(name)) is not None}
-    way = doorway(given, is_public=arguments.flag(PUBLIC))
+    way = doorway(given, is_public=arguments.flag(PUBLIC), has_accounts=arguments.flag(ACCOUNTS))
     return Address(
         host=arguments.value("host") or DEFAULT_HOST,
         port=_whole(arguments, "port", DEFAULT_PORT, _LARGEST_PORT),
@@ -36,6 +36,9 @@ def _address(arguments: Arguments) -> Address:
         requests_per_second=_whole(arguments, "rate-limit", 200, _LARGEST_RATE),
         tls=way.tls,
         e2b=way.e2b,
+        has_accounts=way.has_accounts,
+        is_signup_open=way.is_signup_open,
+        oidc=way.oidc,
     )
 
 
@@ -59,14 +62,17 @@ DOORWAY = (
         "e2b-domain", "serve E2B's clients that know a domain alone, under it", metavar="DOMAIN"
     ),
     Option("e2b-public", "let who knows a sandbox's id reach its ports without a token"),
+    Option("accounts", "let people sign up and in with names and passwords"),
 )
 COMMANDS = (
     Command(
         "serve",
         run=serve,
         notes="""\
-Callers over TCP need a token of `crucible token create`. This user's own programs need none over
-the socket http.sock in the state directory. Named sandboxes go on when the server ends.""",
+A browser comes in by the link that is printed: good once, and for ten minutes; `crucible link`
+prints another. With --accounts people sign in with names and passwords instead. Programs over TCP
+need a token of `crucible token create`, and none over the socket http.sock in the state directory.
+Named sandboxes go on when the server ends.""",
         options=(
             Option("host", "the address to listen on (default: 127.0.0.1)", metavar="HOST"),
             Option("port", "the port, 0 for any that is free (default: 7070)", metavar="PORT"),
@@ -87,6 +93,7 @@ the socket http.sock in the state directory. Named sandboxes go on when the serv
         examples=(
             ("crucible serve", "serve programs of this machine that have a token"),
             ("crucible serve --port 0 --no-auth", "any free port, without tokens"),
+            ("crucible serve --accounts", "for several people, each with things of their own"),
         ),
     ),
 )

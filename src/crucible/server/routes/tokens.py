@@ -8,7 +8,8 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 
 from crucible.errors import Forbidden
-from crucible.server.auth import MAY_ADMINISTER, MAY_RUN, TheCaller, TheDomain
+from crucible.server.auth import MAY_RUN, TheCaller, TheDomain
+from crucible.server.callers import Caller
 from crucible.server.models.base import Asked, Name, Page, Told
 from crucible.server.paging import Cursor, Limit, page
 from crucible.server.routes import PREFIX
@@ -50,20 +51,29 @@ class MadeToken(TokenFacts):
     token: str = Field(description="Told this once; only a hash of it is kept")
 
 
-@router.post("/tokens", status_code=201, dependencies=[MAY_ADMINISTER], operation_id="createToken")
-async def create(asked: NewToken, domain: TheDomain) -> MadeToken:
+@router.post("/tokens", status_code=201, dependencies=[MAY_RUN], operation_id="createToken")
+async def create(asked: NewToken, domain: TheDomain, caller: TheCaller) -> MadeToken:
+    """It acts for who made it, and may do no more: people who are signed in make their own, else `admin` is needed."""
+    _check_maker(caller)
+    if not caller.scope.includes(asked.scope):
+        raise Forbidden("A token may do no more than who makes it")
     token, text = create_token(
-        domain.store, asked.name, scope=asked.scope, lifetime_s=asked.lifetime_s
+        domain.store,
+        asked.name,
+        scope=asked.scope,
+        lifetime_s=asked.lifetime_s,
+        user=caller.user,
     )
     return MadeToken(**TokenFacts.of(token).model_dump(), token=text)
 
 
-@router.get("/tokens", dependencies=[MAY_ADMINISTER], operation_id="listTokens")
+@router.get("/tokens", dependencies=[MAY_RUN], operation_id="listTokens")
 async def list_all(
-    domain: TheDomain, limit: Limit = 100, cursor: Cursor = None
+    domain: TheDomain, caller: TheCaller, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[TokenFacts]:
+    _check_maker(caller)
     return page(
-        list_tokens(domain.store),
+        list_tokens(domain.store, caller.user),
         key=lambda one: one.id,
         show=TokenFacts.of,
         limit=limit,
@@ -71,11 +81,12 @@ async def list_all(
     )
 
 
-@router.delete(
-    "/tokens/{id}", status_code=204, dependencies=[MAY_ADMINISTER], operation_id="revokeToken"
-)
-async def revoke(id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], domain: TheDomain) -> None:
-    revoke_token(domain.store, id)
+@router.delete("/tokens/{id}", status_code=204, dependencies=[MAY_RUN], operation_id="revokeToken")
+async def revoke(
+    id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], domain: TheDomain, caller: TheCaller
+) -> None:
+    _check_maker(caller)
+    revoke_token(domain.store, id, caller.user)
 
 
 @router.post(
@@ -99,5 +110,12 @@ async def create_for_sandbox(
         scope=asked.scope,
         lifetime_s=asked.lifetime_s,
         sandbox=record.id,
+        user=caller.user,
     )
     return MadeToken(**TokenFacts.of(token).model_dump(), token=text)
+
+
+def _check_maker(caller: Caller) -> None:
+    """A token that may make others could never be taken back."""
+    if not caller.session and not caller.scope.includes(Scope.ADMIN):
+        raise Forbidden("This needs a token with scope 'admin'")

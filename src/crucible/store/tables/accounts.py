@@ -1,8 +1,19 @@
-"""Users, limits, what was spent on each day, and what is reserved by calls that are under way."""
+"""Users, who of them may sign in, limits, what was spent on each day and what is reserved by calls under way."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+)
 
 from crucible.store.tables import metadata
 
@@ -16,6 +27,41 @@ users = Table(
     # "" is no plan: nothing but limits of the user's own hold.
     Column("plan", String(64), nullable=False, server_default=""),
     Column("created_at", Float(53), nullable=False),
+)
+
+# A user without a row here is one for budgets alone and cannot sign in.
+logins = Table(
+    "logins",
+    metadata,
+    Column("user_id", String(128), ForeignKey("users.id"), primary_key=True),
+    # "" is no password: such a user comes by an identity elsewhere, or not at all.
+    Column("password", String(256), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("is_disabled", Boolean, nullable=False),
+)
+
+identities = Table(
+    "login_identities",
+    metadata,
+    Column("issuer", String(512), primary_key=True),
+    Column("subject", String(256), primary_key=True),
+    Column("user_id", String(128), ForeignKey("logins.user_id"), nullable=False),
+    Index("ix_login_identities_user_id", "user_id"),
+)
+
+# Of no user that must be in `users`: the machine's own has no row there.
+web_sessions = Table(
+    "web_sessions",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("user_id", String(128), nullable=False),
+    Column("created_at", Float(53), nullable=False),
+    Column("seen_at", Float(53), nullable=False),
+    Column("expires_at", Float(53), nullable=False),
+    Column("browser", String(200), nullable=False),
+    Column("address", String(64), nullable=False),
+    Index("ix_web_sessions_user_id", "user_id"),
 )
 
 limits = Table(
