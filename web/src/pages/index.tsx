@@ -32,6 +32,18 @@ export const PAGES: Page[] = [
     isWide: true,
   },
   {
+    paths: ["/runs/:id?"],
+    title: "Runs",
+    component: lazy(() => import("./runs")),
+    nav: { label: "Runs", icon: "clock" },
+  },
+  {
+    paths: ["/memory"],
+    title: "Memory",
+    component: lazy(() => import("./memory")),
+    nav: { label: "Memory", icon: "memory" },
+  },
+  {
     paths: ["/sign-in"],
     title: "Sign in",
     component: lazy(() => import("./entry/sign-in")),
