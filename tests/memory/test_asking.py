@@ -101,3 +101,46 @@ KEYED = st.dictionaries(
 def test_whatever_a_model_answers_is_read_without_an_error(facts: list[Any], words: str) -> None:
     for candidate in read_answer({"facts": facts}, words):
         assert 0 <= candidate.confidence <= 1
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "quote"),
+    [
+        ("Ich bin nach Porto gezogen.", "Wohnt in Porto", "Ich bin nach Porto gezogen"),
+        ("Ich arbeite als Ingenieurin.", "Arbeitet als Ingenieurin", "Ich arbeite als Ingenieurin"),
+        ("J’habite à Lyon depuis mai.", "Habite à Lyon", "habite à Lyon"),
+        ("私はポルトに引っ越しました。", "ポルトに住んでいる", "ポルトに引っ越しました"),
+        ("Я переехал в Порту.", "Живёт в Порту", "переехал в Порту"),
+    ],
+)
+def test_statements_are_taken_in_any_language(said: str, text: str, quote: str) -> None:
+    (found,) = read_answer({"facts": [_fact(text=text, quote=quote)]}, said)
+    assert (found.text, found.confidence) == (text, 0.9)
+
+
+@pytest.mark.parametrize("text", ["Wohnt in Berlin", "ベルリンに在籍", "Живёт в Берлине"])
+def test_what_is_of_other_words_is_dropped_in_any_language(text: str) -> None:
+    said = "Ich bin nach Porto gezogen. 私はポルトに引っ越しました。Я переехал в Порту."
+    assert (
+        read_answer({"facts": [_fact(text=text, quote="Ich bin nach Porto gezogen")]}, said) == []
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["", "ok", "Is it far?", "Onde fica?\nE agora?", "几点了？", "…!"]
+)
+async def test_what_states_nothing_is_not_asked_about(words: str) -> None:
+    model = Answers({"facts": []})
+    assert await ModelExtractor(model).extract(words) == []
+    assert model.prompts == []
+
+
+async def test_a_model_is_shown_no_more_than_it_is_paid_for() -> None:
+    model = Answers({"facts": []})
+    await ModelExtractor(model).extract("\n".join(["I like the trams of Porto."] * 2000))
+    assert 7000 < len(model.prompts[0]) <= 9000
+
+
+def test_a_model_is_never_wholly_sure() -> None:
+    (found,) = read_answer({"facts": [_fact(confidence=1)]}, SAID)
+    assert found.confidence == 0.9

@@ -28,6 +28,7 @@ from crucible.agent.facts import (
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.keeping.base import Kept, SessionRecord
 from crucible.agent.lanes import Lanes
+from crucible.agent.learning import Learner
 from crucible.agent.loop import Loop
 from crucible.agent.messages import AssistantMessage, Message, Picture, UserMessage
 from crucible.agent.models.base import Schema
@@ -74,10 +75,10 @@ class Engine:
         caller = Caller(parts, self._lanes, self._approvals)
         self._loop = Loop(parts, self._asker, caller, self._compactor, self._checkpoints)
         self._turns = Turns(parts, self._loop)
+        self._learner = Learner(parts, self._asker)
         self._sessions: dict[str, Session] = {}
         self._records: dict[str, SessionRecord] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._learning: set[asyncio.Task[None]] = set()
         self._is_closing = False
 
     @property
@@ -105,10 +106,9 @@ class Engine:
         for session in self._sessions.values():
             if session.turn is not None:
                 session.turn.leave(for_another=bool(session.record.approvals))
-        for task in self._learning:
-            task.cancel()
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+        await self._learner.close()
         await self._parts.toolbox.close()
         for session in self._sessions.values():
             with contextlib.suppress(CrucibleError):
@@ -169,6 +169,7 @@ class Engine:
         """Ends its turn, removes its sandbox and all that is kept of it. The ledger stays."""
         found = await self._find(session)
         await self.cancel(session)
+        await self._learner.leave(session)
         async with found.changing:
             await self._parts.toolbox.leave(session)
             await self._checkpoints.forget_all(found)
@@ -447,10 +448,7 @@ class Engine:
         await self._turns.see_through(session, turn)
         answer = await turn.wait()
         if answer.end == "done" and session.options.memory and not self._is_closing:
-            learning = asyncio.create_task(self._turns.learn(session, answer))
-            self._learning.add(learning)
-            await asyncio.wait({learning})
-            self._learning.discard(learning)
+            self._learner.begin(session, turn)
 
     async def _after_crash(self, session: Session) -> None:
         open_turn = session.record.turn

@@ -6,7 +6,7 @@ import hashlib
 
 from crucible.agent.models.base import Usage
 from crucible.agent.options import PolicyRules, SessionOptions
-from crucible.agent.seams import Hold, Recollection, Spend, Step, Verdict
+from crucible.agent.seams import Asks, Hold, Learned, Recollection, Spend, Step, Verdict
 from crucible.agent.tools.base import Tool, Use
 from crucible.agent.workplace import Workplace
 
@@ -55,8 +55,10 @@ class NoMemory:
     async def recall(self, user: str, session: str, text: str) -> Recollection:
         return Recollection()
 
-    async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
-        return ()
+    async def learn(
+        self, user: str, session: str, turn: int, text: str, ask: Asks | None
+    ) -> Learned:
+        return Learned()
 
 
 class AllowAll:

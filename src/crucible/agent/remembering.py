@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from crucible.agent.seams import Recalled, Recollection
+from collections.abc import Sequence
+
+from crucible.agent.seams import Asks, Learned, Recalled, Recollection
+from crucible.errors import CrucibleError
+from crucible.memory.asking import ModelExtractor
+from crucible.memory.facts import Candidate
 from crucible.memory.memory import Memory
+from crucible.memory.rules import find_facts
 
 _ROOM_TOKENS = 800
 
@@ -20,6 +26,28 @@ class SessionMemory:
         )
         return Recollection(text=found.text, facts=facts)
 
-    async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
-        changes = await self._memory.extract_turn(user, session, turn, text)
-        return tuple(change.fact.text for change in changes)
+    async def learn(
+        self, user: str, session: str, turn: int, text: str, ask: Asks | None
+    ) -> Learned:
+        extractor = _AskedFirst(ask) if ask is not None else None
+        changes = await self._memory.extract_turn(user, session, turn, text, extractor=extractor)
+        why = extractor.failed if extractor else ""
+        return Learned(
+            facts=tuple(change.fact.text for change in changes),
+            notice=f"Only fixed phrases were looked for to remember: {why}" if why else "",
+        )
+
+
+class _AskedFirst:
+    """An extractor: a model, and fixed phrases where it fails. `failed` says why it did."""
+
+    def __init__(self, ask: Asks) -> None:
+        self._model = ModelExtractor(ask)
+        self.failed = ""
+
+    async def extract(self, words: str) -> Sequence[Candidate]:
+        try:
+            return await self._model.extract(words)
+        except CrucibleError as error:
+            self.failed = error.message
+            return find_facts(words)

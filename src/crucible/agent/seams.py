@@ -105,11 +105,32 @@ class Recollection:
     facts: tuple[Recalled, ...] = ()
 
 
+class Asks(Protocol):
+    """One question to a model, answered by an object that should fit the schema. It is not trusted to."""
+
+    async def ask(
+        self, *, system: str, prompt: str, schema: Mapping[str, Any]
+    ) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """`facts` are the texts of what is new; `notice` is for the user, empty if all went well."""
+
+    facts: tuple[str, ...] = ()
+    notice: str = ""
+
+
 class Remembers(Protocol):
     async def recall(self, user: str, session: str, text: str) -> Recollection: ...
 
-    async def learn(self, user: str, session: str, turn: int, text: str) -> tuple[str, ...]:
-        """What was newly learned of what the user said, as texts."""
+    async def learn(
+        self, user: str, session: str, turn: int, text: str, ask: Asks | None
+    ) -> Learned:
+        """Keeps what is worth it of what the user said, found by asking, or without a model where there is none.
+
+        Where the user wants no memory, nobody is asked.
+        """
         ...
 
 

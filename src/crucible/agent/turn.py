@@ -21,16 +21,27 @@ class Came:
 
 
 class Turn:
-    """`first_event` is the number of its first event: `events(session, after=first_event - 1)` tells all of it."""
+    """`first_event` is the number of its first event: `events(session, after=first_event - 1)` tells all of it.
+
+    `said` is what the user typed for it, empty where it goes on with what was there.
+    """
 
     def __init__(
-        self, *, session: str, number: int, intent: Intent, first_event: int, shape: Shape | None
+        self,
+        *,
+        session: str,
+        number: int,
+        intent: Intent,
+        first_event: int,
+        shape: Shape | None,
+        said: str = "",
     ) -> None:
         self.session = session
         self.number = number
         self.intent = intent
         self.first_event = first_event
         self.shape = shape
+        self.said = said
         self.draft = Draft()
         self.results: dict[str, ToolResult] = {}
         self.is_cancelled = False

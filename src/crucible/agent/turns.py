@@ -92,6 +92,7 @@ class Turns:
             intent=chosen,
             first_event=event.number,
             shape=shape,
+            said=message.text if message is not None else "",
         )
 
     def reopen(self, session: Session, open_turn: OpenTurn, shape: Shape | None) -> Turn:
@@ -205,20 +206,6 @@ class Turns:
             },
         )
         return ToolResult(call_id=call.id, name=call.name, text=why, is_error=True)
-
-    async def learn(self, session: Session, answer: Answer) -> None:
-        """What is worth remembering of a turn that is over. Its failure is told and hurts nobody."""
-        said = _last_prompt(session)
-        try:
-            learned = await self._parts.memory.learn(session.user, session.id, answer.turn, said)
-        except CrucibleError as failed:
-            session.journal.tell(
-                answer.turn, "notice", {"text": f"Nothing was remembered: {failed.message}"}
-            )
-            return
-        if learned:
-            session.journal.tell(answer.turn, "remembered", {"facts": list(learned)})
-            await session.write()
 
     async def _asked(self, session: Session, message: UserMessage) -> UserMessage:
         got = await ask_hooks(

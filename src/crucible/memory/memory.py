@@ -78,11 +78,17 @@ class Memory:
         self._pruned_at: dict[str, float] = {}
 
     async def extract_turn(
-        self, user: str, session: str, turn: int, user_text: str
+        self,
+        user: str,
+        session: str,
+        turn: int,
+        user_text: str,
+        *,
+        extractor: Extractor | None = None,
     ) -> tuple[Change, ...]:
         """Keeps what the user said of themselves in a turn. Give it what they typed, never what a tool or a model said.
 
-        Raises what the extractor raises; nothing is kept then.
+        `extractor` is for this turn alone. Raises what the extractor raises; nothing is kept then.
         """
         check_name(user, "user")
         check_name(session, "session")
@@ -91,7 +97,8 @@ class Memory:
         words = speakable(user_text)
         if not words:
             return ()
-        found = keepable(await self._extractor.extract(words), self._policy.most_per_turn)
+        candidates = await (extractor or self._extractor).extract(words)
+        found = keepable(candidates, self._policy.most_per_turn)
         changes = await self._keep(
             user,
             [(one, Source(session=session, turn=turn, quote=one.quote)) for one in found],

@@ -40,7 +40,7 @@ _ANNOUNCES = re.compile(
     r"|rewrite|correct|fix|explain|analy[sz]e|review)\b[^.!?\n]{0,60}):\s*$",
     re.IGNORECASE,
 )
-_END = re.compile(r"(?<=[.!?…;])[\"”’)\]]*\s+(?=\S)|\n+")
+_END = re.compile(r"(?<=[.!?…;])[\"”’)\]]*\s+(?=\S)|(?<=[。！？])(?=\S)|\n+")
 _SHORT_FORMS = re.compile(
     r"\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|no|approx|inc|ltd)\.$", re.IGNORECASE
 )
