@@ -104,7 +104,7 @@ def test_whatever_a_model_answers_is_read_without_an_error(facts: list[Any], wor
 
 
 @pytest.mark.parametrize(
-    ("said", "text", "quote"),
+    "said, text, quote",
     [
         ("Ich bin nach Porto gezogen.", "Wohnt in Porto", "Ich bin nach Porto gezogen"),
         ("Ich arbeite als Ingenieurin.", "Arbeitet als Ingenieurin", "Ich arbeite als Ingenieurin"),

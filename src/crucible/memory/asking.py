@@ -172,12 +172,12 @@ def _is_grounded(text: str, known: set[str]) -> bool:
 
 
 def _is_said(term: str, known: set[str]) -> bool:
-    """The word, a form of it with another ending, or most of it where words are not parted by spaces."""
+    """The word, a form of it with another ending, or a third of it where words are not parted by spaces."""
     if term in known:
         return True
     if not term.isascii() and any(_is_unspaced(letter) for letter in term):
         pairs = [term[at : at + 2] for at in range(len(term) - 1)] or [term]
-        return sum(any(pair in word for word in known) for pair in pairs) >= _GROUNDED * len(pairs)
+        return sum(any(pair in word for word in known) for pair in pairs) * 3 >= len(pairs)
     begins = term[: max(_LEAST_STEM, len(term) * 2 // 3)]
     return len(begins) >= _LEAST_STEM and any(word.startswith(begins) for word in known)
 
