@@ -19,23 +19,28 @@ function total(day: string, tokens = 0): Total {
 }
 
 describe("days of totals", () => {
-  it("fills the days in which nothing was done", () => {
-    const days = daysOf([total("2026-11-03", 7), total("2026-10-30", 4)]);
+  const now = Date.parse("2026-11-03T15:00:00Z") / 1000;
+
+  it("fills the days in which nothing was done, until today", () => {
+    const days = daysOf([total("2026-11-02", 7), total("2026-10-30", 4)], 1, now);
     expect(days.map((one) => one.day)).toEqual([
+      "2026-10-28",
+      "2026-10-29",
       "2026-10-30",
       "2026-10-31",
       "2026-11-01",
       "2026-11-02",
       "2026-11-03",
     ]);
-    expect(days.map((one) => one.tokens)).toEqual([5, 0, 0, 0, 8]);
+    expect(days.map((one) => one.tokens)).toEqual([0, 0, 5, 0, 0, 8, 0]);
   });
 
-  it("is empty without any, and never longer than a season", () => {
-    expect(daysOf([])).toEqual([]);
-    const days = daysOf([total("2020-01-01"), total("2026-11-03")]);
+  it("has the whole period, and never more than a season", () => {
+    expect(daysOf([], 30, now)).toHaveLength(30);
+    const days = daysOf([total("2020-01-01"), total("2026-11-03")], 0, now);
     expect(days).toHaveLength(92);
     expect(days.at(-1)?.day).toBe("2026-11-03");
+    expect(days.at(-1)?.tokens).toBe(1);
   });
 });
 

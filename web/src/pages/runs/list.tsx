@@ -133,7 +133,7 @@ export function RunList() {
         />
       </div>
       {totals.data && models.length > 0 && (
-        <Totals days={totals.data.days} models={totals.data.models} />
+        <Totals days={totals.data.days} models={totals.data.models} period={period.days} />
       )}
       {runs.isLoading && <Waiting />}
       {runs.problem && !runs.data && <ErrorState problem={runs.problem} retry={runs.reload} />}
@@ -190,8 +190,8 @@ function namesOf(models: Total[], chosen: string): string[] {
   return chosen && !names.includes(chosen) ? [chosen, ...names] : names;
 }
 
-function Totals({ days, models }: { days: Total[]; models: Total[] }) {
-  const all = daysOf(days);
+function Totals({ days, models, period }: { days: Total[]; models: Total[]; period: number }) {
+  const all = daysOf(days, period);
   const cost = days.reduce((sum, one) => sum + one.cost_usd, 0);
   const unpriced = days.reduce((sum, one) => sum + one.unpriced, 0);
   const tokens = days.reduce((sum, one) => sum + one.tokens_in + one.tokens_out, 0);

@@ -29,28 +29,26 @@ export interface Day {
   steps: number;
 }
 
+const LEAST_DAYS = 7;
 const MOST_DAYS = 92;
 
-/** Every day from the first to the last that is told, also those without any step, and no more than a season. */
-export function daysOf(totals: readonly Total[]): Day[] {
+/** Every day until today, also those without any step: at least a week or the period, and no more than a season. */
+export function daysOf(totals: readonly Total[], period: number, now = Date.now() / 1000): Day[] {
   const known = new Map(totals.map((one) => [one.day, one]));
-  const names = [...known.keys()].sort();
-  const [first, last] = [names[0], names.at(-1)];
-  if (!first || !last) return [];
-  const days: Day[] = [];
-  const end = Date.parse(`${last}T00:00:00Z`);
-  const start = Math.max(Date.parse(`${first}T00:00:00Z`), end - (MOST_DAYS - 1) * DAY_S * 1000);
-  for (let at = start; at <= end; at += DAY_S * 1000) {
-    const day = new Date(at).toISOString().slice(0, 10);
+  const today = Math.floor(now / DAY_S);
+  const first = Math.min(today, ...totals.map((one) => Date.parse(one.day) / 1000 / DAY_S));
+  const length = Math.min(Math.max(LEAST_DAYS, period, today - first + 1), MOST_DAYS);
+  return Array.from({ length }, (_, at) => {
+    const moment = new Date((today - length + 1 + at) * DAY_S * 1000);
+    const day = moment.toISOString().slice(0, 10);
     const one = known.get(day);
-    days.push({
+    return {
       day,
       tokens: one ? one.tokens_in + one.tokens_out : 0,
       cost: one?.cost_usd ?? 0,
       steps: one?.steps ?? 0,
-    });
-  }
-  return days;
+    };
+  });
 }
 
 /** Where each step lies between the first's begin and the last's end, as shares of the whole. */
