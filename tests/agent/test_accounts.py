@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.agent.places import local_workplace
 from tests.agent.scenes import Line, OneModel, Played, Say, Scene, call, run, scene
 from tests.agent.test_trust import Asks, answer
 
@@ -22,9 +21,6 @@ from crucible.agent.models.base import ModelRef, Usage
 from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
 from crucible.agent.recording import LedgerRecorder
-from crucible.agent.replaying import Replayer
-from crucible.agent.tools.builtin import builtin_tools
-from crucible.ledger.chain import Entry
 from crucible.ledger.ledger import Ledger
 from crucible.ledger.live import verify_run
 from crucible.store.database import Database
@@ -157,83 +153,3 @@ def test_a_model_without_a_price_is_refused_under_a_budget_in_usd(tmp_path: Path
             assert (unpriced.end, unpriced.is_cost_whole) == ("done", False)
 
     run(play())
-
-
-WORK = (
-    Say(calls=(call("write", id="w", path="/workspace/a.txt", content="one\n"),)),
-    Say(
-        calls=(
-            call("bash", id="a", command="cat a.txt; echo two >> a.txt"),
-            call("nope", id="n"),
-        )
-    ),
-    Say(calls=(call("bash", id="b", command="wc -l < a.txt; exit 3"),)),
-    Say(text="Done."),
-)
-
-
-def test_a_replay_of_a_recorded_session_comes_out_the_same(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with kept(tmp_path, *WORK) as (stage, _):
-            session = await stage.session()
-            await stage.engine.generate(session.id, "run it")
-            asked = len(stage.model.asked)
-            again = await stage.engine.replay(session.id)
-            assert again.divergence is None
-            assert (again.calls, again.same, again.erased) == (3, 3, 0)
-            assert len(stage.model.asked) == asked
-            assert len(stage.places.made) == 2
-
-    run(play())
-
-
-def test_a_replay_names_the_step_that_comes_out_otherwise(tmp_path: Path) -> None:
-    """The record says that the last command printed another figure than it does."""
-
-    async def play() -> None:
-        async with kept(tmp_path, *WORK) as (stage, ledger):
-            session = await stage.session()
-            await stage.engine.generate(session.id, "run it")
-            altered = Altered(ledger, "2\n", "3\n")
-            tools = {one.spec.name: one for one in await builtin_tools().tools()}
-            async with local_workplace() as place:
-                again = await Replayer(altered, session.id, place, tools).replay()
-            assert again.divergence is not None
-            entries = await ledger.entries(session.id)
-            named = entries[again.divergence.number - 1]
-            assert named.exit_status == 3
-            assert ("3" in again.divergence.recorded, "2" in again.divergence.got) == (True, True)
-            assert again.same == 2
-
-    run(play())
-
-
-def test_a_replay_names_a_step_whose_content_was_changed(tmp_path: Path) -> None:
-    async def play() -> None:
-        async with kept(tmp_path, *WORK) as (stage, ledger):
-            session = await stage.session()
-            await stage.engine.generate(session.id, "run it")
-            entries = await ledger.entries(session.id)
-            (last,) = [one for one in entries if one.exit_status == 3]
-            assert last.output is not None
-            (file,) = (tmp_path / "ledger" / "blobs").rglob(f"*{last.output}*")
-            file.write_bytes(b"something else")
-            again = await stage.engine.replay(session.id)
-            assert again.divergence is not None
-            assert again.divergence.number == last.number
-
-    run(play())
-
-
-class Altered:
-    """A record in which one output is another."""
-
-    def __init__(self, ledger: Ledger, old: str, new: str) -> None:
-        self._ledger = ledger
-        self._old, self._new = old.encode(), new.encode()
-
-    async def entries(self, run: str) -> list[Entry]:
-        return await self._ledger.entries(run)
-
-    async def blob(self, run: str, name: str) -> bytes:
-        return (await self._ledger.blob(run, name)).replace(self._old, self._new)

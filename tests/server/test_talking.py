@@ -161,7 +161,7 @@ async def test_nothing_that_a_model_or_a_sandbox_says_acts_on_the_terminal(
 async def test_a_recorded_session_is_run_again_and_the_first_difference_named(
     stage: Stage, terminal: Terminal
 ) -> None:
-    same, other = "echo $((6*7))", "cat /proc/sys/kernel/random/uuid"
+    same, other = "echo $((6*7))", "od -An -N8 -tu8 /dev/urandom"
     stage.play(Say(calls=(call("bash", command=same),)), Say(text="Done."))
     stage.play(Say(calls=(call("bash", command=other),)), Say(text="Done."))
     for _ in range(2):
@@ -174,6 +174,10 @@ async def test_a_recorded_session_is_run_again_and_the_first_difference_named(
     assert "0 of 1 calls" in out
     assert "first difference: entry " in out
     assert "bash" in out
+    await stage.ledger.erase(same_run, reason="by the user")
+    status, out, _ = await terminal.run("runs", "replay", same_run)
+    assert status == 1
+    assert "cannot be replayed from entry 1 on" in out
     status, _, errors = await terminal.run("runs", "replay", "ses-none")
     assert status == 126
     assert "(run-missing)" in errors

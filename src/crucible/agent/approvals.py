@@ -30,7 +30,9 @@ class Asked:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Waiting:
+class Waiting:
+    """A question while it waits. Only answers and times end it."""
+
     approval: Approval
     tool: Tool
     answer: asyncio.Future[ApprovalAnswer]
@@ -39,7 +41,7 @@ class _Waiting:
 class Approvals:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, Waiting] = {}
 
     async def ask(self, session: Session, asked: Asked) -> ApprovalAnswer:
         """Waits for the answer, or for the time in which there should have been one: that is a denial.
@@ -47,7 +49,7 @@ class Approvals:
         A call that was asked about before a restart is not asked about again: it goes on waiting.
         """
         approval = _kept(session, asked.call) or self._put(session, asked)
-        waiting = _Waiting(
+        waiting = Waiting(
             approval=approval,
             tool=asked.tool,
             answer=asyncio.get_running_loop().create_future(),
@@ -55,7 +57,7 @@ class Approvals:
         self._waiting[approval.id] = waiting
         try:
             await session.write()
-            answer = await _answered(waiting)
+            answer = await self.wait(waiting)
         finally:
             del self._waiting[approval.id]
         _remove(session, approval)
@@ -63,6 +65,15 @@ class Approvals:
         await self._parts.recorder.record(_step(session, approval, answer))
         await session.write()
         return answer
+
+    async def wait(self, waiting: Waiting) -> ApprovalAnswer:
+        # By the clock on the wall: it goes on while no process of ours runs.
+        left = waiting.approval.expires_at - time.time()
+        try:
+            async with asyncio.timeout(max(0.0, left)):
+                return await waiting.answer
+        except TimeoutError:
+            return ApprovalAnswer(decision="deny", by="timeout", note=TIMED_OUT)
 
     def answer(self, approval_id: str, answer: ApprovalAnswer) -> Approval:
         """Raises ApprovalMissing, or BadToolCall for edited arguments that the tool cannot use: it waits on then."""
@@ -104,16 +115,6 @@ class Approvals:
 
 def approval_to_json(approval: Approval) -> dict[str, Any]:
     return asdict(approval)
-
-
-async def _answered(waiting: _Waiting) -> ApprovalAnswer:
-    # By the clock on the wall: it goes on while no process of ours runs.
-    left = waiting.approval.expires_at - time.time()
-    try:
-        async with asyncio.timeout(max(0.0, left)):
-            return await waiting.answer
-    except TimeoutError:
-        return ApprovalAnswer(decision="deny", by="timeout", note=TIMED_OUT)
 
 
 def _kept(session: Session, call: str) -> Approval | None:

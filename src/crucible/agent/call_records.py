@@ -7,7 +7,7 @@ one had there is the number and no hash, so that what was erased cannot be guess
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from crucible.agent import messages as message_form
@@ -57,7 +57,9 @@ class CallRecords:
             name=str(model.ref),
             began_at=call.began_at,
             ended_at=ended_at,
-            input=_bytes(self._request(session.id, call, request)),
+            input=_bytes(
+                {**self._request(session.id, call, request), "profile": asdict(model.profile)}
+            ),
             output=_bytes(answer_to_json(answered)),
             model=str(answered.model),
             usage=answered.usage,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import secrets
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,9 +36,9 @@ from crucible.agent.messages import AssistantMessage, Message, Picture, UserMess
 from crucible.agent.models.base import Schema
 from crucible.agent.options import SessionOptions, changed, options_to_json
 from crucible.agent.parts import Parts
-from crucible.agent.replaying import Replay, Replayer, recorded_options
+from crucible.agent.replaying.record import Record, Replay
 from crucible.agent.rewinding import Checkpoints
-from crucible.agent.seams import Chronicler, Step
+from crucible.agent.seams import Chronicler, Step, StepKind
 from crucible.agent.session import Session, facts_of, new_record, state_at_rest
 from crucible.agent.structured import shape_of
 from crucible.agent.transcripts import Transcript, read_transcript
@@ -65,10 +67,12 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 class Engine:
     """`async with` it. Every verb may be called from any task of its loop."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(
+        self, parts: Parts, *, lanes: Lanes | None = None, approvals: Approvals | None = None
+    ) -> None:
         self._parts = parts
-        self._lanes = Lanes(parts.lane_limits)
-        self._approvals = Approvals(parts)
+        self._lanes = lanes or Lanes(parts.lane_limits)
+        self._approvals = approvals or Approvals(parts)
         self._asker = Asker(parts, self._lanes)
         self._compactor = Compactor(self._asker)
         self._checkpoints = Checkpoints()
@@ -134,7 +138,7 @@ class Engine:
         )
         wanted = replace(wanted, system=str(got.get("system", wanted.system)))
         self._check(wanted)
-        session = await self._create(session_id, wanted)
+        session = await self.add_session(session_id, wanted)
         return session.facts()
 
     async def sessions(self, user: str | None = None) -> tuple[SessionFacts, ...]:
@@ -162,6 +166,7 @@ class Engine:
             raise BadSetting("The session's sandbox is open", hint="Create another session")
         self._check(options)
         found.change(options=options)
+        await self._parts.recorder.record(_done(found, "configured", options_to_json(options)))
         await found.write()
         return found.facts()
 
@@ -298,6 +303,8 @@ class Engine:
                 context_tokens=record.context_tokens,
                 context_messages=record.context_messages,
             )
+            asked = {"position": position, "is_pinned": is_pinned}
+            await self._parts.recorder.record(_done(found, "pinned", asked))
 
     async def clear(self, session: str) -> None:
         """Forgets the conversation. The sandbox and the ledger stay."""
@@ -306,6 +313,7 @@ class Engine:
             await self._checkpoints.forget_all(found)
             await found.replace_messages([], moments=(), last_end=None)
             self._asker.forget(session)
+            await self._parts.recorder.record(_done(found, "cleared", {}))
             found.tell("notice", {"text": "The conversation was cleared."})
             await found.write()
 
@@ -313,6 +321,7 @@ class Engine:
         """By a summary; False if there is nothing to gain."""
         found = await self._find(session)
         async with self._idle(found):
+            await self._parts.recorder.record(_done(found, "compacted", {}))
             turn = Turn(session=session, number=0, intent="chat", first_event=0, shape=None)
             return await self._compactor.compact(
                 found, turn, choose_model(self._parts, found, "agent")
@@ -328,7 +337,9 @@ class Engine:
         async with self._idle(found):
             self._asker.forget(session)
             found.change(last_end="interrupted")
-            return await self._checkpoints.rewind(found, steps)
+            step = await self._checkpoints.rewind(found, steps)
+            await self._parts.recorder.record(_done(found, "rewound", {"steps": steps}))
+            return step
 
     async def branch(self, session: str, step: int) -> SessionFacts:
         """Another session that begins before that step, with a copy of the sandbox as it was then."""
@@ -336,7 +347,7 @@ class Engine:
         async with self._idle(found):
             new = f"ses-{secrets.token_hex(8)}"
             workplace, messages = await self._checkpoints.branch(found, step, other=new)
-            other = await self._create(new, found.options, parent=session)
+            other = await self.add_session(new, found.options, parent=session, step=step)
             await other.replace_messages(messages, steps=step - 1, last_end="interrupted")
             other.give_workplace(workplace)
             await other.write()
@@ -347,16 +358,11 @@ class Engine:
         runs = self._parts.runs
         if runs is None:
             raise Unsupported("This engine keeps no record of what it did")
-        options = await recorded_options(runs, run)
-        name = f"replay-{secrets.token_hex(8)}"
-        workplace = self._parts.workplaces.workplace(name, options, had_sandbox=False)
-        try:
-            tools = await self._parts.toolbox.tools(name, options, workplace)
-            by_name = {tool.spec.name: tool for tool in tools}
-            return await Replayer(runs, run, workplace, by_name).replay()
-        finally:
-            await self._parts.toolbox.leave(name)
-            await workplace.close()
+        from crucible.agent.replaying.driving import play
+
+        record = Record(runs, run, await runs.entries(run))
+        await play(record, self._parts, self._lanes)
+        return await record.told()
 
     # People
 
@@ -413,15 +419,16 @@ class Engine:
         self._records[session.id] = kept.record
         return session
 
-    async def _create(
-        self, session_id: str, options: SessionOptions, *, parent: str = ""
+    async def add_session(
+        self, session_id: str, options: SessionOptions, *, parent: str = "", step: int = 0
     ) -> Session:
+        """Under this id, without asking hooks. `step` of the parent is where it begins."""
         if self._is_closing:
             raise EngineClosed
         record = new_record(session_id, options, parent=parent)
         await self._parts.store.save(record)
         session = self._take_up(Kept(record=record, messages=(), last_event=0))
-        await self._parts.recorder.record(_born(session))
+        await self._parts.recorder.record(_born(session, step))
         return session
 
     @contextlib.asynccontextmanager
@@ -469,10 +476,23 @@ class Engine:
             await self._turns.finish(session, turn, Came(end="interrupted"), {})
 
 
-def _born(session: Session) -> Step:
-    import json
+def _done(session: Session, kind: StepKind, asked: Mapping[str, Any]) -> Step:
+    """What somebody did to a session besides asking it."""
+    now, turn = time.time(), session.record.turn
+    return Step(
+        session=session.id,
+        user=session.user,
+        turn=turn.number if turn else session.record.turns,
+        kind=kind,
+        name=session.user,
+        began_at=now,
+        ended_at=now,
+        input=json.dumps(asked, sort_keys=True).encode(),
+    )
 
-    options = options_to_json(session.options)
+
+def _born(session: Session, step: int) -> Step:
+    options, parent = options_to_json(session.options), session.record.parent
     return Step(
         session=session.id,
         user=session.user,
@@ -482,4 +502,5 @@ def _born(session: Session) -> Step:
         began_at=session.record.created_at,
         ended_at=session.record.created_at,
         input=json.dumps(options, sort_keys=True).encode(),
+        facts={"parent": parent, "before_step": step} if parent else {},
     )

@@ -9,7 +9,7 @@ from crucible.agent.hooks.chain import Hooks
 from crucible.agent.keeping.base import SessionStore
 from crucible.agent.lanes import LaneLimits
 from crucible.agent.plain import AllowAll, MemoryRecorder, NoChronicle, NoMemory, NoPurse
-from crucible.agent.replaying import RecordedRuns
+from crucible.agent.replaying.record import RecordedRuns
 from crucible.agent.seams import (
     Chronicler,
     Judge,

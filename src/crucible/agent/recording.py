@@ -21,6 +21,11 @@ _KINDS: Mapping[StepKind, Kind] = {
     "policy": Kind.POLICY_DECISION,
     "hook": Kind.HOOK,
     "memory": Kind.MEMORY_WRITE,
+    "configured": Kind.SESSION,
+    "rewound": Kind.REWIND,
+    "cleared": Kind.SESSION,
+    "compacted": Kind.COMPACTION,
+    "pinned": Kind.SESSION,
 }
 
 

@@ -13,8 +13,9 @@ from crucible.agent.tools.base import Tool, Use
 from crucible.agent.workplace import Place, Workplace
 
 StepKind = Literal[
-    "session", "prompt", "model", "tool", "artifact", "approval", "policy", "hook", "memory", "turn"
-]
+    "session", "prompt", "model", "tool", "artifact", "approval", "policy", "hook", "memory", "turn",
+    "configured", "rewound", "cleared", "compacted", "pinned",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,13 @@ class Turns:
     ) -> Turn:
         """Begins one; None goes on with what is there. Raises HookBlocked, and then nothing has begun."""
         if message is not None:
-            message = await self._asked(session, message)
+            asked = {
+                "intent": intent,
+                "schema_name": shape.schema.name if shape else "",
+                "schema": dict(shape.schema.schema) if shape else None,
+                "max_repairs": max_repairs,
+            }
+            message = await self._asked(session, message, asked)
         chosen = intent or self._route(session, message)
         number = session.record.turns + 1
         open_turn = OpenTurn(
@@ -207,7 +213,9 @@ class Turns:
         )
         return ToolResult(call_id=call.id, name=call.name, text=why, is_error=True)
 
-    async def _asked(self, session: Session, message: UserMessage) -> UserMessage:
+    async def _asked(
+        self, session: Session, message: UserMessage, asked: Mapping[str, Any]
+    ) -> UserMessage:
         got = await ask_hooks(
             self._parts,
             "before-prompt",
@@ -227,7 +235,7 @@ class Turns:
                 name=session.user,
                 began_at=now,
                 ended_at=now,
-                input=json.dumps(message_form.to_json(message)).encode(),
+                input=json.dumps({**message_form.to_json(message), "asked": asked}).encode(),
             )
         )
         return message

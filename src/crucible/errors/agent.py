@@ -84,6 +84,17 @@ class StepMissing(AgentError, Refused):
     code = "step-missing"
 
 
+class ReplayOver(AgentError):
+    """Ends the turn of a replay that has left its record. No caller sees it: the replay tells why."""
+
+    code = "replay-over"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The replay has left its record", hint="Read what it told of the first difference"
+        )
+
+
 class EngineClosed(AgentError):
     """It takes no new turn while it shuts down."""
 

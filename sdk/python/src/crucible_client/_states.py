@@ -541,6 +541,12 @@ class RemoteUnreachable(SandboxError):
     code = "remote-unreachable"
 
 
+class ReplayOver(AgentError):
+    """Ends the turn of a replay that has left its record. No caller sees it: the replay tells why."""
+
+    code = "replay-over"
+
+
 class RequestForged(DoorError):
     """A request that carries a browser's cookie, and nothing that shows that one of our own pages sent it."""
 

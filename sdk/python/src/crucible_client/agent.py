@@ -260,23 +260,30 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A recorded session that was run again. `divergence` tells of the first step that came out otherwise."""
+    """A recorded session that was run again. `divergence` tells of the first step that came out otherwise, `gap` of the
+    one from which on it cannot be replayed, because contents were erased."""
 
     run: str
+    steps: int
     calls: int
     same: int
+    alike: int
     erased: int
     divergence: Mapping[str, Any] | None
+    gap: Mapping[str, Any] | None
 
     @classmethod
     def read(cls, told: Any) -> Replay:
         reader = Reader(told)
         return cls(
             run=reader.text("run"),
+            steps=reader.whole("steps"),
             calls=reader.whole("calls"),
             same=reader.whole("same"),
+            alike=reader.whole("alike"),
             erased=reader.whole("erased"),
             divergence=reader.table_or_none("divergence"),
+            gap=reader.table_or_none("gap"),
         )
 
 

@@ -78,5 +78,6 @@ def _run(hook: Declared, point: Point, reply: Reply, fault: str, duration_s: flo
         )
     verdict: Any = "block" if reply.block else "change" if reply.change else "pass"
     return HookRun(
-        hook=hook.name, point=point, verdict=verdict, duration_s=duration_s, reason=reply.block
-    )
+        hook=hook.name, point=point, verdict=verdict, duration_s=duration_s, reason=reply.block,
+        change=reply.change,
+    )  # fmt: skip

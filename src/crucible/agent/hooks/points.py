@@ -126,6 +126,7 @@ class HookRun:
     verdict: Verdict
     duration_s: float
     reason: str = ""
+    change: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

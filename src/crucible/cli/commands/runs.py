@@ -97,7 +97,7 @@ def verify(arguments: Arguments) -> int:
 
 
 def replay(arguments: Arguments) -> int:
-    """Through the program that has the sandboxes. Status 1: something came out otherwise."""
+    """Through the program that has the sandboxes. Status 1: something came out otherwise, or cannot be replayed."""
     from crucible.cli import render
     from crucible.cli.talking.reaching import reach, translated
 
@@ -108,8 +108,14 @@ def replay(arguments: Arguments) -> int:
 
         render.show_json(asdict(found))
     else:
-        erased = f", {found.erased} of them erased" if found.erased else ""
-        render.say(f"{found.same} of {found.calls} calls came out as recorded{erased}")
+        alike = f", {found.alike} of them but for times and ids" if found.alike else ""
+        render.say(f"{found.same} of {found.calls} calls came out as recorded{alike}")
+        if found.gap is not None:
+            told = {name: str(found.gap.get(name, "")) for name in ("step", "why")}
+            render.say(
+                f"cannot be replayed from entry {found.gap.get('number')} on, "
+                f"{render.visible(told['step'])}: {render.visible(told['why'])}"
+            )
         if found.divergence is not None:
             told = {name: str(found.divergence.get(name, "")) for name in ("step", "what")}
             number = found.divergence.get("number")
@@ -118,7 +124,7 @@ def replay(arguments: Arguments) -> int:
             for name in ("recorded", "got"):
                 text = str(found.divergence.get(name, ""))
                 render.say(f"  {name}: {render.visible(text)}")
-    return 0 if found.divergence is None else _DIFFERENT
+    return 0 if found.divergence is None and found.gap is None else _DIFFERENT
 
 
 def erase(arguments: Arguments) -> int:
@@ -302,7 +308,9 @@ order, and names the first entry. A word with a dot or a slash is a file.""",
                 operands=(Operand("RUN", "the run's id in `runs list`"),),
                 options=(JSON,),
                 summary="Run a recorded session again in a fresh sandbox; name the first difference",
-                examples=(("crucible runs replay ses-0123456789abcdef", "its calls, once more"),),
+                examples=(
+                    ("crucible runs replay ses-0123456789abcdef", "the whole session, once more"),
+                ),
             ),
             Command(
                 "erase",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import Field
 
-from crucible.agent.replaying import Replay
+from crucible.agent.replaying.record import Replay
 from crucible.server.auth import MAY_RUN, TheDomain
 from crucible.server.belonging import OWN_RUN
 from crucible.server.models.base import Told
@@ -25,12 +25,23 @@ class DivergenceTold(Told):
     got: str
 
 
+class GapTold(Told):
+    """From this entry on the run cannot be replayed: what is needed for it is not in the record any more."""
+
+    number: int
+    step: str
+    why: str
+
+
 class ReplayTold(Told):
     run: str
-    calls: int
-    same: int
-    erased: int = Field(description="Steps without anything left to hold them against")
+    steps: int = Field(description="Entries of the record that came about again")
+    calls: int = Field(description="Calls of tools that ran again")
+    same: int = Field(description="Calls that came out as recorded")
+    alike: int = Field(description="Those of the same that differ in times and ids alone")
+    erased: int = Field(description="Entries after the gap whose contents are gone")
     divergence: DivergenceTold | None
+    gap: GapTold | None
 
     @classmethod
     def of(cls, replay: Replay) -> ReplayTold:
@@ -39,5 +50,6 @@ class ReplayTold(Told):
 
 @router.post("/runs/{id}/replay", dependencies=[MAY_RUN, OWN_RUN], operation_id="replayRun")
 async def replay(id: Id, domain: TheDomain) -> ReplayTold:
-    """Its calls again, in a fresh sandbox, with the recorded answers of the model; ends with the first difference."""
+    """The session again in a fresh sandbox, with the recorded answers of model, people and hooks, to the first
+    difference."""
     return ReplayTold.of(await (await domain.engine.get()).replay(id))
