@@ -79,7 +79,7 @@ function Account() {
           .filter(Boolean)
           .join(" · ")
       : auth.mode === "open"
-        ? "Open to whoever reaches it"
+        ? "No sign-in needed"
         : "Single user";
   return (
     <div className="border-t p-2">

@@ -53,16 +53,17 @@ export function IconButton({
   size = "s",
   className = "",
   isBusy = false,
+  isRound = false,
   disabled,
   ...rest
-}: Omit<Props, "children" | "icon"> & { label: string; icon: IconName }) {
+}: Omit<Props, "children" | "icon"> & { label: string; icon: IconName; isRound?: boolean }) {
   return (
     <Tip text={label}>
       <button
         type="button"
         aria-label={label}
         disabled={disabled || isBusy}
-        className={`inline-flex items-center justify-center rounded-md border transition-colors disabled:cursor-default disabled:opacity-40 ${size === "s" ? "size-7" : "size-9"} ${LOOKS[look]} ${className}`}
+        className={`inline-flex shrink-0 items-center justify-center border transition-colors disabled:cursor-default disabled:opacity-40 ${isRound ? "rounded-full" : "rounded-md"} ${size === "s" ? "size-7" : "size-9"} ${LOOKS[look]} ${className}`}
         {...rest}
       >
         {isBusy ? <Spinner /> : <Icon name={icon} />}

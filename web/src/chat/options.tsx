@@ -1,0 +1,213 @@
+/** What a conversation is begun with, and what of it can be changed later. */
+
+import { type FormEvent, useState } from "react";
+import { Button } from "@/ui/button";
+import { Dialog } from "@/ui/dialog";
+import { Field } from "@/ui/field";
+import { Icon } from "@/ui/icons";
+import { Menu, MenuChoice, MenuItem, MenuLabel, MenuLine } from "@/ui/menu";
+import { shortModel } from "./session";
+
+export interface Options {
+  /** `provider:name`; empty is by the settings. */
+  model: string;
+  thinking: "off" | "low" | "medium" | "high";
+  /** Nothing runs before one has seen it. */
+  asksFirst: boolean;
+  /** A snapshot before each step, so that one can go back. */
+  keepsSteps: boolean;
+}
+
+const KEY = "crucible-models";
+const MOST_KEPT = 6;
+
+export const USUAL: Options = { model: "", thinking: "off", asksFirst: false, keepsSteps: false };
+
+export function toWanted(options: Options): Record<string, unknown> {
+  const { model } = options;
+  return {
+    ...(model ? { models: { agent: model, chat: model } } : {}),
+    ...(options.thinking === "off" ? {} : { thinking: options.thinking }),
+    ...(options.asksFirst
+      ? { policy: { ask: ["bash(*)", "python(*)", "write(*)", "edit(*)"] } }
+      : {}),
+    ...(options.keepsSteps ? { checkpoints: { is_on: true } } : {}),
+  };
+}
+
+export function OptionsBar({
+  options,
+  onChange,
+  usual,
+  isNew,
+}: {
+  options: Options;
+  onChange: (options: Options) => void;
+  /** What the settings name. */
+  usual: string;
+  isNew: boolean;
+}) {
+  const [isNaming, setNaming] = useState(false);
+  const shown = options.model || usual;
+  const known = [...new Set([options.model, ...keptModels()])].filter(Boolean);
+  return (
+    <>
+      <Menu
+        align="start"
+        trigger={
+          <Button
+            look="quiet"
+            size="s"
+            aria-label={`Model: ${shown || "by the settings"}`}
+            className="max-w-56"
+          >
+            <span className="truncate">{shown ? shortModel(shown) : "Model"}</span>
+            <Icon name="down" className="size-3" />
+          </Button>
+        }
+      >
+        <MenuLabel>Model</MenuLabel>
+        <MenuChoice
+          value={options.model}
+          onChange={(model) => onChange({ ...options, model })}
+          choices={[
+            {
+              value: "",
+              label: "By the settings",
+              about: usual || "The best that there is a key for",
+            },
+            ...known.map((model) => ({
+              value: model,
+              label: shortModel(model),
+              about: model.split(":")[0] ?? "",
+            })),
+          ]}
+        />
+        <MenuLine />
+        <MenuItem icon="plus" onSelect={() => setNaming(true)}>
+          Another model…
+        </MenuItem>
+        <MenuLine />
+        <MenuLabel>Thinking</MenuLabel>
+        <MenuChoice
+          value={options.thinking}
+          onChange={(thinking) => onChange({ ...options, thinking })}
+          choices={[
+            { value: "off", label: "Off" },
+            { value: "low", label: "A little" },
+            { value: "medium", label: "Some" },
+            { value: "high", label: "Much" },
+          ]}
+        />
+      </Menu>
+      {isNew && (
+        <>
+          <Toggle
+            label="Ask before running"
+            isOn={options.asksFirst}
+            onChange={(asksFirst) => onChange({ ...options, asksFirst })}
+          />
+          <Toggle
+            label="Keep steps"
+            about="A snapshot before each step, so that you can go back to it"
+            isOn={options.keepsSteps}
+            onChange={(keepsSteps) => onChange({ ...options, keepsSteps })}
+          />
+        </>
+      )}
+      {isNaming && (
+        <NameModel
+          onClose={() => setNaming(false)}
+          onName={(model) => {
+            keepModel(model);
+            onChange({ ...options, model });
+            setNaming(false);
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+function Toggle({
+  label,
+  about,
+  isOn,
+  onChange,
+}: {
+  label: string;
+  about?: string;
+  isOn: boolean;
+  onChange: (isOn: boolean) => void;
+}) {
+  return (
+    <button
+      type="button"
+      role="switch"
+      aria-checked={isOn}
+      title={about}
+      onClick={() => onChange(!isOn)}
+      className={`flex h-7 items-center gap-1.5 whitespace-nowrap rounded-md px-2 font-medium text-xs transition-colors ${isOn ? "bg-accent-soft text-accent" : "text-muted hover:bg-sunken hover:text-ink"}`}
+    >
+      <span
+        className={`size-2 rounded-full border ${isOn ? "border-accent bg-accent" : "border-faint"}`}
+      />
+      {label}
+    </button>
+  );
+}
+
+function NameModel({ onName, onClose }: { onName: (model: string) => void; onClose: () => void }) {
+  const [name, setName] = useState("");
+  const isGood = /^[\w.-]+:\S+$/.test(name.trim());
+  const save = (event: FormEvent) => {
+    event.preventDefault();
+    if (isGood) onName(name.trim());
+  };
+  return (
+    <Dialog
+      isOpen
+      onClose={onClose}
+      title="Another model"
+      about="Its provider must have a key, in the settings or in the server's environment."
+    >
+      <form onSubmit={save} className="flex flex-col gap-4">
+        <Field
+          label="Model"
+          value={name}
+          autoFocus
+          maxLength={256}
+          placeholder="provider:name"
+          about="Its provider and its name, such as anthropic:claude-sonnet-4-5"
+          onChange={(event) => setName(event.target.value)}
+        />
+        <div className="flex justify-end gap-2">
+          <Button onClick={onClose}>Cancel</Button>
+          <Button type="submit" look="primary" disabled={!isGood}>
+            Use it
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function keptModels(): string[] {
+  try {
+    const kept: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((one): one is string => typeof one === "string") : [];
+  } catch {
+    return [];
+  }
+}
+
+function keepModel(model: string): void {
+  try {
+    localStorage.setItem(
+      KEY,
+      JSON.stringify([...new Set([model, ...keptModels()])].slice(0, MOST_KEPT)),
+    );
+  } catch {
+    // It is only a convenience.
+  }
+}

@@ -1,0 +1,36 @@
+/** The session behind a conversation: its sandbox, its model, what it used and what is left of its context. */
+
+import { get } from "@/api/client";
+import { type Loaded, useLoad } from "@/api/load";
+import type { components } from "@/api/schema";
+
+export type SessionFacts = components["schemas"]["SessionTold"];
+export type ContextUsage = components["schemas"]["ContextTold"];
+
+/** Asked again with each change of `moment`: a turn began, ended, or found its sandbox. */
+export function useSessionFacts(id: string | null, moment: string): Loaded<SessionFacts> {
+  const key = id ? `${id} ${moment}` : null;
+  return useLoad(key, (signal) => get<SessionFacts>(`/sessions/${id}`, { signal }));
+}
+
+export function useContextUsage(id: string | null, moment: string): Loaded<ContextUsage> {
+  const key = id ? `${id} ${moment}` : null;
+  return useLoad(key, (signal) => get<ContextUsage>(`/sessions/${id}/context`, { signal }));
+}
+
+interface SettingsTold {
+  models?: { agent?: string | null };
+  model_providers?: { name: string; has_key: boolean }[];
+}
+
+export function useModelSettings(): SettingsTold | undefined {
+  return useLoad("settings", (signal) => get<SettingsTold>("/settings", { signal })).data;
+}
+
+export function isEmbedded(model: string | null | undefined): boolean {
+  return (model ?? "").startsWith("embedded");
+}
+
+export function shortModel(model: string): string {
+  return model.slice(model.indexOf(":") + 1);
+}
