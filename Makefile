@@ -35,7 +35,7 @@ check: setup ## Check formatting, style, types, the rooms, the Go and the web so
 test: setup ## Run all tests: Go, the pages, then Python, then those that boot machines
 	$(BIN)/python scripts/agent.py test
 	$(BIN)/python scripts/web.py test
-	$(BIN)/pytest -m "not vm" -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -m "not vm" -n 4 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python scripts/machine_tests.py
 
 bench: setup ## Measure, and compare with what one would use instead

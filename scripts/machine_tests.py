@@ -24,7 +24,7 @@ _UNUSED = ("-p", "no:schemathesis")
 
 def main() -> int:
     shutil.rmtree(_CACHE, ignore_errors=True)
-    status = _pytest("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=15")
+    status = _pytest("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--durations=15")
     failed = _failed()
     if status != _TESTS_FAILED or not 1 <= len(failed) <= _MOST_UNSTEADY:
         return status

@@ -20,6 +20,7 @@ _KEPT = frozenset(
     )
 )
 _UMASK = 0o022
+_SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def output_of(argv: Sequence[str], *, cwd: Path | None = None) -> str:
@@ -80,7 +81,8 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     Python programs that packages run while they are installed would write bytecode that differs from build to build.
     """
     kept = {name: value for name, value in os.environ.items() if name.lower() in _KEPT}
-    path = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
+    # The distribution's programs first: its scripts start Python for each package, and a version manager's is slow.
+    path = f"{_SYSTEM}:{os.environ.get('PATH', os.defpath)}:/usr/local/sbin"
     fixed = {
         "PATH": path,
         "LC_ALL": "C.UTF-8",
