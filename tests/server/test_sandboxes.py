@@ -87,6 +87,24 @@ async def test_its_policy_its_ports_and_its_figures_are_told(server: Server, box
         assert (await client.get(f"{at}/logs", params={"source": "console"})).status_code == 200
 
 
+async def test_a_port_that_listens_can_be_opened(server: Server, box: str) -> None:
+    async with server.client() as client:
+        at = f"{ALL}/{box}"
+        served = ["sh", "-c", "cd /tmp && echo from inside >served && exec python3 -m http.server 8123"]
+        command = (await client.post(f"{at}/commands", json={"argv": served})).json()["id"]
+        while 8123 not in (await client.get(f"{at}/ports")).json()["listening"]:
+            await asyncio.sleep(0.05)
+        opened = (await client.post(f"{at}/ports", json={"guest": 8123})).json()["published"]
+        assert [(port["address"], port["guest"]) for port in opened] == [("127.0.0.1", 8123)]
+        again = await client.post(f"{at}/ports", json={"guest": 8123})
+        assert again.json()["published"] == opened
+        async with httpx.AsyncClient(trust_env=False) as other:
+            got = await other.get(f"http://127.0.0.1:{opened[0]['host']}/served")
+        assert got.text == "from inside\n"
+        assert (await client.post(f"{at}/ports", json={"guest": 0})).status_code == 422
+        await client.delete(f"{at}/commands/{command}")
+
+
 async def test_a_token_of_one_sandbox_opens_no_other(server: Server, box: str) -> None:
     async with server.client() as client:
         await made(client, "other", start=False)

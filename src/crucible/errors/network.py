@@ -13,3 +13,13 @@ class PortTaken(Refused):
             f"Port {port} of {address} cannot be used: {why}",
             hint="Choose another one before the colon, or 0 for any that is free",
         )
+
+
+class TooManyPorts(Refused):
+    code = "too-many-ports"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"The sandbox has {most} published ports, and may not have more",
+            hint="Serve several things behind one port, or start the sandbox anew",
+        )

@@ -78,6 +78,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.VolumeBusy, 409),
     (errors.WrongState, 409),
     (errors.PortTaken, 409),
+    (errors.TooManyPorts, 409),
     (errors.ImageInUse, 409),
     (errors.NotEnoughMemory, 503),
     (errors.Overloaded, 503),

@@ -32,6 +32,12 @@ export const PAGES: Page[] = [
     isWide: true,
   },
   {
+    paths: ["/sandboxes/:name?/:tab?"],
+    title: "Sandboxes",
+    component: lazy(() => import("./sandboxes")),
+    nav: { label: "Sandboxes", icon: "box" },
+  },
+  {
     paths: ["/runs/:id?"],
     title: "Runs",
     component: lazy(() => import("./runs")),

@@ -645,6 +645,10 @@ class TooManyOnlookers(Refused):
     code = "too-many-onlookers"
 
 
+class TooManyPorts(Refused):
+    code = "too-many-ports"
+
+
 class TooManyRequests(DoorError):
     code = "too-many-requests"
 

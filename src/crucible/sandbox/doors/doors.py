@@ -90,6 +90,19 @@ class Doors:
             await self.secrets.teach(self._machine.files)
         await self.change_network(spec)
 
+    async def publish(self, guest: int) -> None:
+        """One more port of it on this machine's loopback, for as long as it runs. Raises Unsupported, PortTaken."""
+        if self._is_remote:
+            raise Unsupported(
+                "No port of a sandbox at a provider is reached through this machine",
+                hint="Its provider gives its ports an address",
+            )
+        if self._published is None:
+            from crucible.sandbox.doors.published import Published
+
+            self._published = Published(self._machine)
+        await self._published.add(guest)
+
     @property
     def has_network(self) -> bool:
         return self._egress is not None

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from crucible.errors import PortTaken, SandboxError
+from crucible.errors import PortTaken, SandboxError, TooManyPorts
 from crucible.sandbox.backend import Machine
-from crucible.sandbox.doors.ports import Port
+from crucible.sandbox.doors.ports import LOOPBACK, MOST_PORTS, Port
 from crucible.sandbox.session import ByteStream
 
 MOST_CONNECTIONS = 256
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 65_536
 
 
 class Published:
-    """Opened once, closed once. A connection that fails ends itself alone."""
+    """Opened once, added to, closed once. A connection that fails ends itself alone."""
 
     def __init__(self, machine: Machine) -> None:
         self.ports: tuple[Port, ...] = ()
@@ -35,6 +35,17 @@ class Published:
         except BaseException:
             self.close()
             raise
+
+    async def add(self, guest: int) -> Port:
+        """One more, on this machine's loopback, at any free port; the one that is there if there is one."""
+        for port in self.ports:
+            if port.guest == guest:
+                return port
+        if len(self.ports) >= MOST_PORTS:
+            raise TooManyPorts(MOST_PORTS)
+        port = await self._listen(Port(LOOPBACK, 0, guest))
+        self.ports = (*self.ports, port)
+        return port
 
     def close(self) -> None:
         for server in self._servers:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
 
 from crucible.sandbox.doors.listening import listening_ports
+from crucible.sandbox.holding import Held
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.service.network import NetworkChange
 from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
@@ -43,6 +44,10 @@ class PublishedPort(Told):
     guest: int
 
 
+class PortWanted(Asked):
+    guest: Annotated[int, Field(ge=1, le=65535)]
+
+
 class Ports(Told):
     listening: list[int] = Field(
         description="Where programs inside listen, as the guest's kernel tells it"
@@ -71,6 +76,19 @@ async def change(name: Name, asked: Change, domain: TheDomain) -> Policy:
 async def ports(name: Name, domain: TheDomain) -> Ports:
     held = domain.manager.running(name)
     held.touch()
+    return await _ports(held)
+
+
+@router.post("/sandboxes/{name}/ports", dependencies=[MAY_RUN], operation_id="publishPort")
+async def publish(name: Name, asked: PortWanted, domain: TheDomain) -> Ports:
+    """Passes connections on, from any free port of the loopback of the server's machine, for as long as it runs."""
+    held = domain.manager.running(name)
+    held.touch()
+    await held.doors.publish(asked.guest)
+    return await _ports(held)
+
+
+async def _ports(held: Held) -> Ports:
     return Ports(
         listening=await listening_ports(held.machine.files),
         published=[PublishedPort(**port._asdict()) for port in held.doors.ports],
