@@ -90,10 +90,16 @@ async def test_its_policy_its_ports_and_its_figures_are_told(server: Server, box
 async def test_a_port_that_listens_can_be_opened(server: Server, box: str) -> None:
     async with server.client() as client:
         at = f"{ALL}/{box}"
-        served = ["sh", "-c", "cd /tmp && echo from inside >served && exec python3 -m http.server 8123"]
+        served = [
+            "sh",
+            "-c",
+            "cd /tmp && echo from inside >served && exec python3 -m http.server 8123",
+        ]
         command = (await client.post(f"{at}/commands", json={"argv": served})).json()["id"]
-        while 8123 not in (await client.get(f"{at}/ports")).json()["listening"]:
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(120):
+            # Nobody could wake us.
+            while 8123 not in (await client.get(f"{at}/ports")).json()["listening"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         opened = (await client.post(f"{at}/ports", json={"guest": 8123})).json()["published"]
         assert [(port["address"], port["guest"]) for port in opened] == [("127.0.0.1", 8123)]
         again = await client.post(f"{at}/ports", json={"guest": 8123})
