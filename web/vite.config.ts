@@ -48,7 +48,11 @@ function chartFrame(): Plugin {
       const file = fileURLToPath(
         new URL("./node_modules/plotly.js-strict-dist-min/plotly-strict.min.js", import.meta.url),
       );
-      this.emitFile({ type: "asset", fileName: "frames/plotly.js", source: readFileSync(file) });
+      this.emitFile({
+        type: "asset",
+        fileName: "frames/plotly.min.js",
+        source: readFileSync(file),
+      });
     },
   };
 }

@@ -16,6 +16,8 @@ export interface Auth {
   signed_in: boolean;
   user: User | null;
   signup: boolean;
+  /** Whether signing up takes the code of the link that the server prints. */
+  needs_code: boolean;
   oidc: { id: string; label: string }[];
   csrf: string | null;
 }

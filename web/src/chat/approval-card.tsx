@@ -36,13 +36,26 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
     >
       <h3 id={title} className="flex items-center gap-2 font-medium">
         <Icon name="shield" className="size-4 text-warn" />
-        Run this {approval.where && <span className="text-muted">in {approval.where}</span>}?
+        Allow this call?
         <TimeLeft until={approval.expiresAt} />
       </h3>
       <pre className="mt-2 max-h-56 overflow-auto whitespace-pre-wrap break-words rounded-md bg-sunken px-3 py-2 font-mono text-xs">
         {approval.subject || JSON.stringify(approval.arguments, null, 2)}
       </pre>
-      {approval.reason && <p className="mt-2 text-muted text-xs">{approval.reason}</p>}
+      <dl className="mt-2 grid grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 text-xs">
+        {approval.where && (
+          <>
+            <dt className="text-faint">Where</dt>
+            <dd>{approval.where}</dd>
+          </>
+        )}
+        {approval.reason && (
+          <>
+            <dt className="text-faint">Why you are asked</dt>
+            <dd>{approval.reason}</dd>
+          </>
+        )}
+      </dl>
       {approval.findings.length > 0 && <Findings findings={approval.findings} />}
       {problem && (
         <div className="mt-2">

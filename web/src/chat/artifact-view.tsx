@@ -86,7 +86,7 @@ export const ArtifactView = memo(function ArtifactView({
           download={artifact.name}
           aria-label={`Download ${artifact.name}`}
           title="Download"
-          className="grid size-7 place-items-center rounded-md text-muted hover:bg-sunken hover:text-ink"
+          className="grid size-7 place-items-center rounded-md text-muted hover:bg-hover hover:text-ink"
         >
           <Icon name="download" />
         </a>

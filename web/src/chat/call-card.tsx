@@ -25,15 +25,16 @@ const LANGUAGES: Record<string, string> = { bash: "bash", python: "python" };
 export const CallCard = memo(function CallCard({
   call,
   isUndone,
-  isOver,
+  end,
   place,
 }: {
   call: Call;
   isUndone: boolean;
-  /** The turn has ended: what did not come to an end will not. */
-  isOver: boolean;
+  /** How the turn ended: what did not come to an end by then will not. Empty while it is under way. */
+  end: string;
   place: { isolation: string; backend: string; name: string } | null;
 }) {
+  const isOver = end !== "";
   const isWaiting = call.approval !== null && !call.approval.answer && !isOver;
   const isRunning = call.state === "running" && !isOver;
   const [isOpen, setOpen] = useState<boolean | null>(null);
@@ -49,7 +50,7 @@ export const CallCard = memo(function CallCard({
         type="button"
         aria-expanded={shown}
         onClick={() => setOpen(!shown)}
-        className="flex min-h-9 w-full items-center gap-2.5 px-3 py-1.5 text-left text-sm hover:bg-sunken"
+        className="flex min-h-9 w-full items-center gap-2.5 px-3 py-1.5 text-left text-sm hover:bg-hover"
       >
         <Icon name={ICONS[call.tool] ?? "spark"} className="size-4 text-muted" />
         <span className="font-medium">{call.tool || "tool"}</span>
@@ -57,7 +58,7 @@ export const CallCard = memo(function CallCard({
           {asked.summary}
         </span>
         {call.findings.length > 0 && <RiskBadge findings={call.findings} />}
-        <Outcome call={call} isRunning={isRunning} isWaiting={isWaiting} isOver={isOver} />
+        <Outcome call={call} isRunning={isRunning} isWaiting={isWaiting} end={end} />
         <Icon name={shown ? "down" : "right"} className="size-3.5 text-faint" />
       </button>
       {isWaiting && call.approval && <ApprovalCard approval={call.approval} />}
@@ -96,17 +97,17 @@ function Outcome({
   call,
   isRunning,
   isWaiting,
-  isOver,
+  end,
 }: {
   call: Call;
   isRunning: boolean;
   isWaiting: boolean;
-  isOver: boolean;
+  end: string;
 }) {
   if (isWaiting) return <Badge tone="warn">waits for you</Badge>;
   if (isRunning) return <Running since={call.ranAt} />;
   if (call.state !== "done") {
-    if (isOver) return <Badge>not run</Badge>;
+    if (end) return <Badge>not run</Badge>;
     return (
       <span className="flex items-center gap-1.5 text-faint text-xs">
         <Spinner className="size-3.5" />{" "}
@@ -120,7 +121,7 @@ function Outcome({
       {call.exitStatus !== null && call.exitStatus !== 0 ? (
         <Badge tone="bad">exit {call.exitStatus}</Badge>
       ) : call.isError ? (
-        <Badge tone="bad">{call.decision === "deny" ? "denied" : "failed"}</Badge>
+        <Badge tone={end === "cancelled" ? "plain" : "bad"}>{whyNot(call, end)}</Badge>
       ) : (
         <span className="text-good">
           <Icon name="check" className="size-3.5" />
@@ -129,6 +130,12 @@ function Outcome({
       )}
     </span>
   );
+}
+
+function whyNot(call: Call, end: string): string {
+  if (call.approval?.answer?.decision === "deny") return "not approved";
+  if (call.decision === "deny") return "denied";
+  return end === "cancelled" ? "stopped" : "failed";
 }
 
 function Running({ since }: { since: number }) {

@@ -128,7 +128,7 @@ function FileChange({
   return (
     <li className="overflow-hidden rounded-lg border bg-surface">
       <details className="group/file">
-        <summary className="flex items-center gap-2.5 px-3 py-2 text-sm hover:bg-sunken">
+        <summary className="flex items-center gap-2.5 px-3 py-2 text-sm hover:bg-hover">
           <input
             type="checkbox"
             aria-label={`Take ${change.path}`}

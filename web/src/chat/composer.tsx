@@ -188,7 +188,7 @@ function Files({ attaching }: { attaching: Attaching }) {
             type="button"
             aria-label={`Take ${file.name} away`}
             onClick={() => attaching.drop(file.key)}
-            className="grid size-5 place-items-center rounded hover:bg-sunken"
+            className="grid size-5 place-items-center rounded hover:bg-hover"
           >
             <Icon name="close" className="size-3" />
           </button>

@@ -134,7 +134,7 @@ function Row({
   };
   return (
     <li
-      className={`group relative flex items-center rounded-md hover:bg-sunken ${isHere ? "bg-sunken" : ""}`}
+      className={`group relative flex items-center rounded-md hover:bg-hover ${isHere ? "bg-hover" : ""}`}
     >
       <Link
         href={`/c/${one.id}`}

@@ -6,7 +6,7 @@ import { Dialog } from "@/ui/dialog";
 import { Field } from "@/ui/field";
 import { Icon } from "@/ui/icons";
 import { Menu, MenuChoice, MenuItem, MenuLabel, MenuLine } from "@/ui/menu";
-import { shortModel } from "./session";
+import { type ChatSettings, shortModel } from "./session";
 
 export interface Options {
   /** `provider:name`; empty is by the settings. */
@@ -20,16 +20,31 @@ export interface Options {
 
 const KEY = "crucible-models";
 const MOST_KEPT = 6;
+const HANDING_OVER = "publish(*)";
+const RUNNING = ["bash(*)", "python(*)", "write(*)", "edit(*)"];
 
 export const USUAL: Options = { model: "", thinking: "off", asksFirst: false, keepsSteps: false };
 
-export function toWanted(options: Options): Record<string, unknown> {
+/** A section that is named goes before the user's settings, so what they say is said again with it. */
+export function toWanted(
+  options: Options,
+  settings: ChatSettings | undefined,
+): Record<string, unknown> {
   const { model } = options;
+  const memory = settings?.models.memory;
+  const rules = settings?.policy ?? { allow: [], ask: [], deny: [] };
   return {
-    ...(model ? { models: { agent: model, chat: model } } : {}),
+    ...(model ? { models: { agent: model, chat: model, ...(memory ? { memory } : {}) } } : {}),
     ...(options.thinking === "off" ? {} : { thinking: options.thinking }),
-    ...(options.asksFirst
-      ? { policy: { ask: ["bash(*)", "python(*)", "write(*)", "edit(*)"] } }
+    ...(settings || options.asksFirst
+      ? {
+          policy: {
+            // Whoever chats is who it is handed to.
+            allow: [...rules.allow, HANDING_OVER],
+            ask: options.asksFirst ? [...rules.ask, ...RUNNING] : rules.ask,
+            deny: rules.deny,
+          },
+        }
       : {}),
     ...(options.keepsSteps ? { checkpoints: { is_on: true } } : {}),
   };
@@ -147,7 +162,7 @@ function Toggle({
       aria-checked={isOn}
       title={about}
       onClick={() => onChange(!isOn)}
-      className={`flex h-7 items-center gap-1.5 whitespace-nowrap rounded-md px-2 font-medium text-xs transition-colors ${isOn ? "bg-accent-soft text-accent" : "text-muted hover:bg-sunken hover:text-ink"}`}
+      className={`flex h-7 items-center gap-1.5 whitespace-nowrap rounded-md px-2 font-medium text-xs transition-colors ${isOn ? "bg-accent-soft text-accent" : "text-muted hover:bg-hover hover:text-ink"}`}
     >
       <span
         className={`size-2 rounded-full border ${isOn ? "border-accent bg-accent" : "border-faint"}`}

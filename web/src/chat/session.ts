@@ -18,13 +18,13 @@ export function useContextUsage(id: string | null, moment: string): Loaded<Conte
   return useLoad(key, (signal) => get<ContextUsage>(`/sessions/${id}/context`, { signal }));
 }
 
-interface SettingsTold {
-  models?: { agent?: string | null };
-  model_providers?: { name: string; has_key: boolean }[];
+export interface ChatSettings {
+  models: { agent?: string | null; chat?: string | null; memory?: string | null };
+  policy: { allow: string[]; ask: string[]; deny: string[] };
 }
 
-export function useModelSettings(): SettingsTold | undefined {
-  return useLoad("settings", (signal) => get<SettingsTold>("/settings", { signal })).data;
+export function useChatSettings(): ChatSettings | undefined {
+  return useLoad("settings", (signal) => get<ChatSettings>("/settings", { signal })).data;
 }
 
 export function isEmbedded(model: string | null | undefined): boolean {

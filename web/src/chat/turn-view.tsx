@@ -56,7 +56,7 @@ export const TurnView = memo(function TurnView({
             part={part}
             conversation={conversation}
             place={place}
-            isOver={!isOpen}
+            end={turn.end}
             isGrowing={isOpen && at === turn.parts.length - 1}
             canRewind={!isBusy}
             lastStep={lastStep}
@@ -75,8 +75,8 @@ export const TurnView = memo(function TurnView({
 
 function Prompt({ turn, canEdit, onEdit }: { turn: Turn; canEdit: boolean; onEdit: () => void }) {
   return (
-    <div className="mb-4 flex flex-col items-end">
-      <div className="max-w-[min(85%,42rem)] rounded-2xl rounded-br-md bg-sunken px-4 py-2.5 dark:bg-raised">
+    <div className="mb-1 flex flex-col items-end">
+      <div className="max-w-[min(85%,42rem)] rounded-2xl rounded-br-md bg-bubble px-4 py-2.5">
         <h3 className="sr-only">You said</h3>
         <p className="whitespace-pre-wrap break-words leading-relaxed">{turn.prompt}</p>
         {turn.attachments.length > 0 && (
@@ -169,7 +169,7 @@ const PartView = memo(function PartView({
   part,
   conversation,
   place,
-  isOver,
+  end,
   isGrowing,
   canRewind,
   lastStep,
@@ -177,7 +177,7 @@ const PartView = memo(function PartView({
   part: Part;
   conversation: string;
   place: Place | null;
-  isOver: boolean;
+  end: string;
   isGrowing: boolean;
   canRewind: boolean;
   lastStep: number;
@@ -192,7 +192,7 @@ const PartView = memo(function PartView({
     case "thinking":
       return <Thinking text={part.text} seconds={part.ended - part.began} isGrowing={isGrowing} />;
     case "call":
-      return <CallCard call={part.call} isUndone={part.isUndone} isOver={isOver} place={place} />;
+      return <CallCard call={part.call} isUndone={part.isUndone} end={end} place={place} />;
     case "artifact":
       return <ArtifactView artifact={part.artifact} conversation={conversation} />;
     case "checkpoint":
@@ -230,7 +230,7 @@ function Thinking({
 }) {
   return (
     <details className="group/think my-2 rounded-lg border border-dashed">
-      <summary className="flex items-center gap-2 rounded-lg px-3 py-1.5 text-muted text-sm hover:bg-sunken">
+      <summary className="flex items-center gap-2 rounded-lg px-3 py-1.5 text-muted text-sm hover:bg-hover">
         {isGrowing ? <Spinner className="size-3.5" /> : <Icon name="spark" className="size-3.5" />}
         <span className="flex-1">
           {isGrowing ? "Thinking" : seconds >= 1 ? `Thought for ${duration(seconds)}` : "Thought"}

@@ -94,7 +94,7 @@ function Search({ onClose }: { onClose: () => void }) {
             }}
             onMouseMove={() => setAt(place)}
             onClick={() => run(command)}
-            className={`flex cursor-default items-center gap-3 rounded-md px-3 py-2 text-sm ${place === at ? "bg-sunken" : ""}`}
+            className={`flex cursor-default items-center gap-3 rounded-md px-3 py-2 text-sm ${place === at ? "bg-hover" : ""}`}
           >
             <Icon name={command.icon} className="size-4 text-muted" />
             <span className="min-w-0 flex-1 truncate">{command.label}</span>

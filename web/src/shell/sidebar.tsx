@@ -30,17 +30,17 @@ export function Sidebar({ onSearch }: { onSearch: () => void }) {
       <nav aria-label="Pages" className="flex flex-col gap-px px-2">
         <Link
           href="/"
-          className="flex items-center gap-2.5 rounded-md px-2 py-1.5 font-medium text-sm hover:bg-sunken"
+          className="flex items-center gap-2.5 rounded-md px-2 py-1.5 font-medium text-sm hover:bg-hover"
         >
           <Icon name="plus" className="size-4 text-accent" /> New chat
         </Link>
         <button
           type="button"
           onClick={onSearch}
-          className="flex items-center gap-2.5 rounded-md px-2 py-1.5 text-left text-muted text-sm hover:bg-sunken hover:text-ink"
+          className="flex items-center gap-2.5 rounded-md px-2 py-1.5 text-left text-muted text-sm hover:bg-hover hover:text-ink"
         >
           <Icon name="search" /> <span className="flex-1">Search and go to</span>
-          <kbd className="rounded border px-1 font-sans text-2xs text-faint">
+          <kbd className="rounded border px-1 font-sans text-2xs text-faint max-md:hidden">
             {isMac ? "⌘" : "Ctrl"} K
           </kbd>
         </button>
@@ -52,7 +52,7 @@ export function Sidebar({ onSearch }: { onSearch: () => void }) {
               key={page.title}
               href={page.paths[0]?.replace(/\/:.*$/, "") ?? "/"}
               aria-current={isHere ? "page" : undefined}
-              className={`flex items-center gap-2.5 rounded-md px-2 py-1.5 text-sm hover:bg-sunken ${isHere ? "bg-sunken font-medium text-ink" : "text-muted hover:text-ink"}`}
+              className={`flex items-center gap-2.5 rounded-md px-2 py-1.5 text-sm hover:bg-hover ${isHere ? "bg-hover font-medium text-ink" : "text-muted hover:text-ink"}`}
             >
               <Icon name={page.nav.icon} /> {page.nav.label}
             </Link>
@@ -89,7 +89,7 @@ function Account() {
           <button
             type="button"
             aria-label={`Account and appearance: ${name}`}
-            className="flex w-full items-center gap-2.5 rounded-md px-2 py-1.5 text-left hover:bg-sunken data-[state=open]:bg-sunken"
+            className="flex w-full items-center gap-2.5 rounded-md px-2 py-1.5 text-left hover:bg-hover data-[state=open]:bg-hover"
           >
             <span className="grid size-7 place-items-center rounded-full bg-accent-soft text-accent">
               <Icon name="user" />

@@ -6,8 +6,8 @@ export type Look = "primary" | "plain" | "quiet" | "danger";
 
 const LOOKS: Record<Look, string> = {
   primary: "bg-accent text-on-accent hover:bg-accent-strong border-transparent",
-  plain: "bg-surface text-ink border-line-strong hover:bg-sunken",
-  quiet: "text-muted border-transparent hover:bg-sunken hover:text-ink",
+  plain: "bg-surface text-ink border-line-strong hover:bg-hover",
+  quiet: "text-muted border-transparent hover:bg-hover hover:text-ink",
   danger: "bg-surface text-bad border-line-strong hover:bg-bad-soft hover:border-bad",
 };
 

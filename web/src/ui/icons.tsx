@@ -62,7 +62,7 @@ export function Icon({ name, className = "size-4" }: { name: IconName; className
   return (
     <svg
       viewBox="0 0 16 16"
-      fill="none"
+      fill={name === "stop" ? "currentColor" : "none"}
       stroke="currentColor"
       strokeWidth={name === "more" ? 2.2 : 1.4}
       strokeLinecap="round"

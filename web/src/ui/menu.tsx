@@ -30,7 +30,7 @@ export function Menu({
 }
 
 const ITEM =
-  "flex cursor-default items-center gap-2.5 rounded px-2.5 py-1.5 text-sm outline-none select-none data-[highlighted]:bg-sunken data-[disabled]:opacity-50";
+  "flex cursor-default items-center gap-2.5 rounded px-2.5 py-1.5 text-sm outline-none select-none data-[highlighted]:bg-hover data-[disabled]:opacity-50";
 
 export function MenuItem({
   icon,

@@ -104,7 +104,7 @@ export function DataTable<Row>({
               tabIndex={onOpen ? 0 : -1}
               onClick={onOpen && (() => onOpen(row))}
               onKeyDown={onOpen && ((event) => event.key === "Enter" && onOpen(row))}
-              className={`absolute inset-x-0 grid items-center border-b last:border-b-0 ${onOpen ? "cursor-pointer hover:bg-sunken" : ""}`}
+              className={`absolute inset-x-0 grid items-center border-b last:border-b-0 ${onOpen ? "cursor-pointer hover:bg-hover" : ""}`}
               style={{ gridTemplateColumns: template, height: ROW_PX, top: (first + at) * ROW_PX }}
             >
               {columns.map((column) => (

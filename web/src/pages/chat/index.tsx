@@ -16,12 +16,12 @@ import { ChatHeader } from "@/chat/header";
 import { type Conversation, loadConversations, useConversations } from "@/chat/list";
 import { type Options, OptionsBar, toWanted, USUAL } from "@/chat/options";
 import { isUnderWay } from "@/chat/reducer";
-import { isEmbedded, useContextUsage, useModelSettings, useSessionFacts } from "@/chat/session";
+import { isEmbedded, useChatSettings, useContextUsage, useSessionFacts } from "@/chat/session";
 import { TurnView } from "@/chat/turn-view";
 import type { Chat } from "@/chat/turns";
 import { useChat } from "@/chat/use-chat";
 import { Welcome } from "@/chat/welcome";
-import type { PageProps } from "@/pages";
+import { PAGES, type PageProps } from "@/pages";
 import { Link, navigate } from "@/router";
 import { Button } from "@/ui/button";
 import { Icon, Spinner } from "@/ui/icons";
@@ -39,13 +39,13 @@ function New() {
   const [options, setOptions] = useState<Options>(USUAL);
   const [isSending, setSending] = useState(false);
   const attaching = useAttachments();
-  const settings = useModelSettings();
-  const usual = settings?.models?.agent ?? "";
+  const settings = useChatSettings();
+  const usual = settings?.models.agent ?? "";
 
   const begin = async () => {
     setSending(true);
     try {
-      const wanted = toWanted(options);
+      const wanted = toWanted(options, settings);
       const told = await post<{ conversation: string }>("/chat", {
         prompt: text,
         ...attachedTo(attaching),
@@ -88,7 +88,9 @@ function Existing({ id }: { id: string }) {
   const { chat } = opened;
   const isBusy = isUnderWay(chat);
   const last = chat.turns.at(-1);
-  const moment = `${last?.number ?? 0} ${last?.end ?? ""} ${last?.parts.length ?? 0}`;
+  const newestPart = last?.parts.at(-1);
+  const callState = newestPart?.kind === "call" ? newestPart.call.state : "";
+  const moment = `${last?.number ?? 0} ${last?.end ?? ""} ${last?.parts.length ?? 0} ${callState}`;
   const facts = useKept(useSessionFacts(id, moment).data);
   const context = useKept(useContextUsage(id, `${last?.number ?? 0} ${last?.end ?? ""}`).data);
   const title = useTitle(id, moment);
@@ -96,7 +98,7 @@ function Existing({ id }: { id: string }) {
   const [text, setText] = useDraft(id);
   const [isStopping, setStopping] = useState(false);
   const attaching = useAttachments();
-  const settings = useModelSettings();
+  const settings = useChatSettings();
   const model = facts?.models.agent ?? "";
   const place = facts?.place ?? null;
   const pictures = usePictures(chat, id);
@@ -206,7 +208,7 @@ function Existing({ id }: { id: string }) {
               </Button>
             </p>
           )}
-          {isEmbedded(last?.model || model || settings?.models?.agent) && <EmbeddedBanner />}
+          {isEmbedded(last?.model || model || settings?.models.agent) && <EmbeddedBanner />}
           <Composer
             text={text}
             onText={setText}
@@ -220,7 +222,7 @@ function Existing({ id }: { id: string }) {
               <OptionsBar
                 options={options}
                 onChange={choose}
-                usual={settings?.models?.agent ?? ""}
+                usual={settings?.models.agent ?? ""}
                 isNew={false}
               />
             }
@@ -291,7 +293,7 @@ function Turns({
           ))}
           {pending !== null && (
             <div className="mb-4 flex justify-end opacity-60">
-              <p className="max-w-[min(85%,42rem)] whitespace-pre-wrap break-words rounded-2xl rounded-br-md bg-sunken px-4 py-2.5">
+              <p className="max-w-[min(85%,42rem)] whitespace-pre-wrap break-words rounded-2xl rounded-br-md bg-bubble px-4 py-2.5">
                 {pending}
               </p>
             </div>
@@ -379,6 +381,7 @@ function useFollowing(box: RefObject<HTMLDivElement | null>, chat: Chat, pending
 }
 
 function EmbeddedBanner() {
+  const hasSettings = PAGES.some((page) => page.paths.some((path) => path.startsWith("/settings")));
   return (
     <aside
       aria-label="About this model"
@@ -388,12 +391,16 @@ function EmbeddedBanner() {
       <p className="min-w-0">
         This is a very small model that runs on this machine without a key: good to try things out,
         often wrong.{" "}
-        <Link
-          href="/settings/models"
-          className="whitespace-nowrap text-accent underline underline-offset-2"
-        >
-          Add a key for a better one
-        </Link>
+        {hasSettings ? (
+          <Link
+            href="/settings"
+            className="whitespace-nowrap text-accent underline underline-offset-2"
+          >
+            Add a key for a better one
+          </Link>
+        ) : (
+          "Start the server with a provider's key in its environment for a better one."
+        )}
       </p>
     </aside>
   );

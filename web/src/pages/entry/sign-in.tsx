@@ -72,7 +72,7 @@ function WithPassword() {
         <a
           key={provider.id}
           href={`${API}/auth/oidc/${encodeURIComponent(provider.id)}/begin`}
-          className="rounded-md border border-line-strong px-3 py-2 text-center font-medium text-sm hover:bg-sunken"
+          className="rounded-md border border-line-strong px-3 py-2 text-center font-medium text-sm hover:bg-hover"
         >
           Go on with {provider.label}
         </a>

@@ -14,12 +14,16 @@ export default function SignUp() {
   const [problem, setProblem] = useState<Problem | null>(null);
   const [mismatch, setMismatch] = useState("");
   const [isBusy, setBusy] = useState(false);
+  // The first account of a server takes the code of the link that it printed.
+  const [code] = useState(() => location.hash.slice(1));
   const auth = session.state === "known" ? session.auth : null;
   const isIn = auth?.signed_in ?? false;
   // biome-ignore lint/correctness/useExhaustiveDependencies: once, when one is in
   useEffect(() => {
     if (isIn) goBack();
   }, [isIn]);
+
+  useEffect(() => history.replaceState(null, "", location.pathname + location.search), []);
 
   const signUp = async (fields: FormData) => {
     if (fields.get("password") !== fields.get("again")) {
@@ -30,7 +34,11 @@ export default function SignUp() {
     setBusy(true);
     setProblem(null);
     try {
-      await post("/auth/sign-up", { name: fields.get("name"), password: fields.get("password") });
+      await post("/auth/sign-up", {
+        name: fields.get("name"),
+        password: fields.get("password"),
+        code: fields.get("code") ?? "",
+      });
       await askWhoIAm();
     } catch (error) {
       setProblem(asProblem(error));
@@ -57,6 +65,18 @@ export default function SignUp() {
     <EntryFrame title="Sign up" about={<>Have an account? {toSignIn}</>}>
       <form onSubmit={onSubmit(signUp)} className="flex flex-col gap-4">
         {problem && <ProblemNote problem={problem} />}
+        {auth?.needs_code && !code ? (
+          <Field
+            label="Code"
+            name="code"
+            autoComplete="off"
+            about="The first account takes the end of the link that the server printed, after the #"
+            required
+            maxLength={128}
+          />
+        ) : (
+          <input type="hidden" name="code" value={code} />
+        )}
         <Field label="Name" name="name" autoComplete="username" autoFocus required maxLength={64} />
         <Field
           label="Password"

@@ -40,7 +40,7 @@ function Detail({ run, path }: { run: Run; path: string }) {
             {run.state !== "ended" && (
               <Link
                 href={`/c/${run.id}`}
-                className="inline-flex h-9 items-center gap-2 rounded-md border border-line-strong bg-surface px-3 font-medium text-sm hover:bg-sunken"
+                className="inline-flex h-9 items-center gap-2 rounded-md border border-line-strong bg-surface px-3 font-medium text-sm hover:bg-hover"
               >
                 <Icon name="chat" /> Open the conversation
               </Link>
@@ -64,7 +64,7 @@ function Download({ href, label }: { href: string; label: string }) {
     <a
       href={href}
       download
-      className="inline-flex h-9 items-center gap-2 rounded-md border border-line-strong bg-surface px-3 font-medium text-sm hover:bg-sunken"
+      className="inline-flex h-9 items-center gap-2 rounded-md border border-line-strong bg-surface px-3 font-medium text-sm hover:bg-hover"
     >
       <Icon name="download" /> {label}
     </a>

@@ -25,7 +25,7 @@ export function Timeline({ path, entries }: { path: string; entries: Entry[] }) 
               type="button"
               aria-expanded={isOpen}
               onClick={() => setOpen(isOpen ? null : entry.number)}
-              className="grid w-full grid-cols-[2.5rem_minmax(0,1fr)_auto] items-center gap-3 px-3 py-2 text-left text-sm hover:bg-sunken sm:grid-cols-[2.5rem_minmax(0,14rem)_minmax(4rem,1fr)_5rem_4.5rem_5rem]"
+              className="grid w-full grid-cols-[2.5rem_minmax(0,1fr)_auto] items-center gap-3 px-3 py-2 text-left text-sm hover:bg-hover sm:grid-cols-[2.5rem_minmax(0,14rem)_minmax(4rem,1fr)_5rem_4.5rem_5rem]"
             >
               <span className="text-right text-faint text-xs tabular-nums">{entry.number}</span>
               <span className="min-w-0">
