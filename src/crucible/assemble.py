@@ -190,8 +190,8 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.agent.hooks.declared import declared_hooks
     from crucible.agent.judging import PolicyJudge
     from crucible.agent.keeping.choosing import VARIABLE, choose_store
-    from crucible.agent.models.registry import Registry
     from crucible.agent.models.settings import load_settings
+    from crucible.agent.models.users import UserModels
     from crucible.agent.parts import Parts
     from crucible.agent.paying import BudgetPurse
     from crucible.agent.places.opening import SandboxRoom
@@ -212,7 +212,7 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     is_own = books is None
     books = books or open_books(home)
     database = books.database
-    models = Registry(load_settings(environment))
+    models = UserModels(load_settings(environment), books.settings.keys)
     servers = McpTools(load_mcp_settings(environment), environment)
 
     async def close() -> None:

@@ -11,6 +11,7 @@ from crucible.values import dataclass
 if TYPE_CHECKING:
     from crucible.accounts.budgets import Budgets
     from crucible.accounts.users import Users
+    from crucible.conversations.settings import Settings
     from crucible.ledger.ledger import Ledger
     from crucible.memory.embedding import MiniLM
     from crucible.memory.memory import Memory
@@ -28,6 +29,7 @@ class Books:
     embedder: MiniLM
     budgets: Budgets
     users: Users
+    settings: Settings
 
     async def close(self) -> None:
         import asyncio
@@ -42,6 +44,8 @@ def open_books(home: Path, database: Database | None = None) -> Books:
     """Loads a good deal, and reaches nothing yet: the database is opened by who first asks for something in it."""
     from crucible.accounts.budgets import Budgets
     from crucible.accounts.users import Users
+    from crucible.conversations.sealing import Seal
+    from crucible.conversations.settings import Settings
     from crucible.ledger.ledger import Ledger
     from crucible.memory.embedding import MiniLM
     from crucible.memory.memory import Memory
@@ -64,4 +68,5 @@ def open_books(home: Path, database: Database | None = None) -> Books:
         embedder=embedder,
         budgets=Budgets(database),
         users=Users(database),
+        settings=Settings(database, Seal(home)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from tests.server.conftest import Server
 from crucible import assemble
 from crucible.agent.engine import Engine
 from crucible.agent.judging import PolicyJudge
+from crucible.agent.models.users import UserModels
 from crucible.agent.recording import LedgerRecorder
 from crucible.books import Books, open_books
 from crucible.config import Config
@@ -45,7 +46,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def agent_staging(home: Path) -> AsyncIterator[Stage]:
+async def agent_staging(
+    home: Path, models: Callable[[Books], UserModels] | None = None
+) -> AsyncIterator[Stage]:
+    """`models` makes others than the one that the test plays."""
     books = open_books(home, Database(f"sqlite:///{home / 'ledger.db'}"))
     ledger = books.ledger
     parts: dict[str, Any] = {
@@ -54,6 +58,9 @@ async def agent_staging(home: Path) -> AsyncIterator[Stage]:
         "runs": ledger,
         "chronicler": Conversations(books.database),
     }
+    if models is not None:
+        parts["models"] = own = models(books)
+        parts["closing"] = (own.close,)
     async with scene(home, **parts) as found:
 
         async def make() -> Engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import httpx
 import pytest
@@ -42,6 +43,25 @@ async def test_a_sandbox_is_made_stopped_started_paused_and_removed(server: Serv
         assert (await client.delete(f"{ALL}/life", params={"force": True})).status_code == 204
         gone = await client.get(f"{ALL}/life")
         assert (gone.status_code, gone.json()["code"]) == (404, "sandbox-missing")
+
+
+async def test_a_probe_of_the_settings_makes_uses_and_removes_a_real_machine(
+    server: Server,
+) -> None:
+    async with server.client() as client:
+        before = (await client.get(ALL)).json()
+        told = (await client.post("/api/v1/settings/probe")).text
+        assert (await client.get(ALL)).json() == before
+    blocks = [
+        dict(line.split(": ", 1) for line in one.splitlines()) for one in told.split("\n\n") if one
+    ]
+    events = [(one["event"], json.loads(one["data"])) for one in blocks]
+    stages = [data for kind, data in events if kind == "stage" and data["state"] == "done"]
+    assert [data["name"] for data in stages] == ["create", "write", "run", "read", "remove"], told
+    assert stages[2]["detail"].startswith("Linux")
+    done = events[-1][1]
+    assert (done["ok"], done["error"]) == (True, None)
+    assert done["isolation"] in stages[0]["detail"]
 
 
 async def test_two_removals_at_once_are_one_removal_and_one_answer(server: Server) -> None:

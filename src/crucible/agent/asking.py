@@ -36,7 +36,7 @@ from crucible.agent.models.base import (
     Usage,
 )
 from crucible.agent.parts import Parts
-from crucible.agent.seams import Spend
+from crucible.agent.seams import Spend, models_of
 from crucible.agent.session import Session
 from crucible.agent.structured import read_partial
 from crucible.agent.tokens import Counted, estimate_request, worst_request
@@ -68,7 +68,8 @@ _NOTHING_SPENT = (
 def choose_model(parts: Parts, session: Session, purpose: Purpose) -> Model:
     """The one that the session names for this purpose, else its main one, else what settings say."""
     named = session.options.models.get(purpose) or session.options.models.get("agent")
-    return parts.models.model(parts.models.parse(named) if named else parts.models.default(purpose))
+    models = models_of(parts.models, session.user)
+    return models.model(models.parse(named) if named else models.default(purpose))
 
 
 class Asker:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from crucible.agent.approvals import Approvals
 from crucible.agent.asking import Asker, choose_model
@@ -33,12 +33,12 @@ from crucible.agent.lanes import Lanes
 from crucible.agent.learning import Learner
 from crucible.agent.loop import Loop
 from crucible.agent.messages import AssistantMessage, Message, Picture, UserMessage
-from crucible.agent.models.base import Schema
+from crucible.agent.models.base import Purpose, Schema
 from crucible.agent.options import SessionOptions, changed, options_to_json
 from crucible.agent.parts import Parts
 from crucible.agent.replaying.record import Record, Replay
 from crucible.agent.rewinding import Checkpoints
-from crucible.agent.seams import Chronicler, Step, StepKind
+from crucible.agent.seams import Chronicler, PerUser, Step, StepKind, models_of
 from crucible.agent.session import Session, facts_of, new_record, state_at_rest
 from crucible.agent.structured import shape_of
 from crucible.agent.transcripts import Transcript, read_transcript
@@ -208,6 +208,7 @@ class Engine:
             raise BadSetting(f"max_repairs is {max_repairs}, not 0 to {_MOST_REPAIRS}")
         shape = shape_of(schema) if schema is not None else None
         found = await self._find(session)
+        await self._prepare(found.user)
         async with self._idle(found):
             message = UserMessage(text=prompt, pictures=pictures)
             turn = await self._turns.open(
@@ -219,6 +220,7 @@ class Engine:
     async def resume(self, session: str) -> Turn:
         """Goes on with what an interrupted, cancelled or failed turn left. Raises NothingToResume."""
         found = await self._find(session)
+        await self._prepare(found.user)
         async with self._idle(found):
             last = found.messages[-1] if found.messages else None
             if last is None or (isinstance(last, AssistantMessage) and last.is_whole):
@@ -280,6 +282,7 @@ class Engine:
     async def context_usage(self, session: str) -> ContextUsage:
         async with self._lanes.enter("query"):
             found = await self._find(session)
+            await self._prepare(found.user)
             return context_usage(found, choose_model(self._parts, found, "agent"))
 
     async def history(self, session: str) -> tuple[Message, ...]:
@@ -320,6 +323,7 @@ class Engine:
     async def compact(self, session: str) -> bool:
         """By a summary; False if there is nothing to gain."""
         found = await self._find(session)
+        await self._prepare(found.user)
         async with self._idle(found):
             await self._parts.recorder.record(_done(found, "compacted", {}))
             turn = Turn(session=session, number=0, intent="chat", first_event=0, shape=None)
@@ -377,6 +381,18 @@ class Engine:
         async with self._lanes.enter("control"):
             return self._approvals.answer(approval, answer)
 
+    # Settings
+
+    def check(self, options: SessionOptions) -> None:
+        """Raises what `create_session` would raise of them."""
+        self._check(options)
+
+    async def default_models(self, user: str) -> Mapping[Purpose, str]:
+        """What a session of this user that names no model gets, by purpose."""
+        await self._prepare(user)
+        models = models_of(self._parts.models, user)
+        return {purpose: str(models.default(purpose)) for purpose in get_args(Purpose)}
+
     def lanes(self) -> tuple[LaneFacts, ...]:
         return self._lanes.facts()
 
@@ -391,6 +407,10 @@ class Engine:
         )
 
     # Within
+
+    async def _prepare(self, user: str) -> None:
+        if isinstance(self._parts.models, PerUser):
+            await self._parts.models.prepare(user)
 
     async def _find(self, session: str) -> Session:
         found = self._sessions.get(session)
@@ -470,6 +490,9 @@ class Engine:
         turn = self._turns.reopen(session, open_turn, shape)
         turn.results = await results_of_open_calls(session)
         if session.record.approvals:
+            with contextlib.suppress(CrucibleError):
+                # Whoever answers the approval is told if there is no model then.
+                await self._prepare(session.user)
             self._turns.close_calls_that_ran(session, turn)
             self._go(session, turn)
         else:

@@ -24,7 +24,7 @@ class SandboxWish:
     """The sandbox that a session opens on first need. What is empty or 0 is left to the sandbox room's defaults.
 
     `directory` is one of this host whose files are copied into the workspace; `network` is `none` or `full`, and
-    `hosts` are the only ones that may be reached otherwise.
+    `hosts` are the only ones that may be reached otherwise. `provider` and `fallback` say where it may run.
     """
 
     image: str = ""
@@ -35,6 +35,8 @@ class SandboxWish:
     cpus: int = 0
     disk_mib: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
+    provider: str = ""
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

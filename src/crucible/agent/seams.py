@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from crucible.agent.facts import Finding
 from crucible.agent.models.base import ModelRef, Models, Usage
@@ -172,6 +172,21 @@ class NamedModels(Models, Protocol):
     def parse(self, text: str) -> ModelRef:
         """A model as people write it. Raises UnknownModel."""
         ...
+
+
+@runtime_checkable
+class PerUser(Protocol):
+    """Models that are not the same for all users."""
+
+    def of(self, user: str) -> NamedModels: ...
+
+    async def prepare(self, user: str) -> None:
+        """What `of` gives from now on is as the user has it set. Called before a turn begins."""
+        ...
+
+
+def models_of(models: NamedModels, user: str) -> NamedModels:
+    return models.of(user) if isinstance(models, PerUser) else models
 
 
 class Workplaces(Protocol):

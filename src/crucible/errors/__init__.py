@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crucible.errors.pulling import *
     from crucible.errors.remote import *
     from crucible.errors.sandbox import *
+    from crucible.errors.settings import *
     from crucible.errors.setup import *
     from crucible.errors.skills import *
     from crucible.errors.store import *
@@ -50,6 +51,7 @@ else:
         "accounts",
         "agent",
         "conversations",
+        "settings",
         "models",
         "memory",
         "mcp",

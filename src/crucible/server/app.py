@@ -33,6 +33,7 @@ from crucible.server.routes import (
     runs,
     sandboxes,
     sessions,
+    settings,
     signing,
     state,
     system,
@@ -48,7 +49,7 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
-    memory, budgets, conversations, chat, signing, users,
+    memory, budgets, settings, conversations, chat, signing, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -14,6 +14,7 @@ CHAIN = (
     "0004_sessions",
     "0005_accounts",
     "0006_conversations",
+    "0007_settings",
 )
 HEAD = CHAIN[-1]
 DIRECTORY = Path(__file__).with_name("migrations")

@@ -123,6 +123,12 @@ class SandboxError(CrucibleError):
     code = "sandbox"
 
 
+class SettingsError(CrucibleError):
+    """What a user has set cannot be used."""
+
+    code = "settings"
+
+
 class SetupError(CrucibleError):
     """This machine lacks something; the hint is the command that mends it."""
 
@@ -491,6 +497,12 @@ class PrerequisiteMissing(SetupError):
     code = "prerequisite-missing"
 
 
+class ProbeFailed(SettingsError):
+    """A sandbox that was made to be tried out answers, and answers wrongly."""
+
+    code = "probe-failed"
+
+
 class ProtocolBroken(SandboxError):
     """The guest sent bytes that no honest agent sends."""
 
@@ -585,6 +597,12 @@ class SandboxMissing(Refused):
 
 class SecretMissing(Refused):
     code = "secret-missing"
+
+
+class SecretUnreadable(SettingsError):
+    """A key that a user gave is kept, and the file that opens it is not the one it was sealed with."""
+
+    code = "secret-unreadable"
 
 
 class ServerMissing(DoorError):
@@ -723,6 +741,12 @@ class WrongState(Refused):
     code = "wrong-state"
 
 
+class AddressRefused(SettingsError):
+    """An address that only this machine can reach, asked for by somebody who may not reach it."""
+
+    code = "address-refused"
+
+
 class ApprovalMissing(AgentError):
     """Answered already, timed out, or never asked."""
 
@@ -831,6 +855,16 @@ class NothingToResume(AgentError):
     code = "nothing-to-resume"
 
 
+class OwnServerMissing(SettingsError):
+    """The user has no MCP server of that name."""
+
+    code = "mcp-server-missing"
+
+
+class OwnServerTaken(SettingsError):
+    code = "mcp-server-taken"
+
+
 class PlanMissing(AccountsError):
     code = "plan-missing"
 
@@ -881,6 +915,10 @@ class StepMissing(AgentError):
     """There is no checkpoint of that step: none was asked for, or it is older than what is kept."""
 
     code = "step-missing"
+
+
+class TooManyServers(SettingsError):
+    code = "mcp-too-many-servers"
 
 
 class UnknownModel(ModelError):

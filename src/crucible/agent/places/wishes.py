@@ -71,5 +71,7 @@ def spec_of(wish: SandboxWish) -> SandboxSpec:
         allow=tuple(wish.hosts),
         environment=dict(wish.environment),
         idle_timeout_s=IDLE_S,
+        provider=wish.provider,
+        fallback=wish.fallback,
         **fields,
     )

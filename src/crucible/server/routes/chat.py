@@ -8,11 +8,11 @@ from crucible.errors import BadRequest
 from crucible.sandbox.finishing import finish
 from crucible.server.auth import MAY_RUN, TheCaller, TheDomain
 from crucible.server.belonging import conversations_of
+from crucible.server.defaults import session_options
 from crucible.server.models.agent import SessionWanted
 from crucible.server.models.conversations import ChatTold, ChatWanted
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.routes import PREFIX
-from crucible.server.routes.sessions import options_of
 
 router = APIRouter(prefix=PREFIX, tags=["chat"], route_class=OnceRoute)
 
@@ -24,7 +24,7 @@ async def chat(asked: ChatWanted, domain: TheDomain, caller: TheCaller) -> ChatT
     known = conversations_of(engine)
     id = asked.conversation
     if id is None:
-        options = options_of(asked.options or SessionWanted(), caller)
+        options = await session_options(domain, asked.options or SessionWanted(), caller)
         id = (await engine.create_session(options)).id
         await known.create(id, caller.user, title=options.title, prompt=asked.prompt)
     elif asked.options is not None:

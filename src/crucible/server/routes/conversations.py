@@ -14,6 +14,7 @@ from crucible.errors import BadRequest
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
 from crucible.server.belonging import OWN_CONVERSATION, conversations_of
 from crucible.server.callers import Caller
+from crucible.server.defaults import session_options
 from crucible.server.domain import Domain
 from crucible.server.models.base import Page
 from crucible.server.models.conversations import (
@@ -26,7 +27,7 @@ from crucible.server.models.conversations import (
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit
 from crucible.server.routes import PREFIX
-from crucible.server.routes.sessions import Id, options_of
+from crucible.server.routes.sessions import Id
 
 router = APIRouter(prefix=f"{PREFIX}/conversations", tags=["conversations"], route_class=OnceRoute)
 
@@ -64,7 +65,7 @@ async def create(
     asked: ConversationWanted, domain: TheDomain, caller: TheCaller
 ) -> ConversationTold:
     engine = await domain.engine.get()
-    facts = await engine.create_session(options_of(asked, caller))
+    facts = await engine.create_session(await session_options(domain, asked, caller))
     made = await conversations_of(engine).create(facts.id, caller.user, title=asked.title)
     return ConversationTold.of(Found(conversation=made), facts)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from crucible.agent.options import SessionOptions, options_from_json
-from crucible.errors import Forbidden
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
 from crucible.server.belonging import OWN_SESSION
-from crucible.server.callers import Caller
+from crucible.server.defaults import session_options
 from crucible.server.models.agent import (
     ContextTold,
     HealthTold,
@@ -25,7 +23,6 @@ from crucible.server.models.base import Page
 from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit, page
 from crucible.server.routes import PREFIX
-from crucible.server.tokens import Scope
 
 router = APIRouter(prefix=PREFIX, tags=["sessions"], route_class=OnceRoute)
 
@@ -43,7 +40,7 @@ async def health(domain: TheDomain) -> HealthTold:
 )
 async def create(asked: SessionWanted, domain: TheDomain, caller: TheCaller) -> SessionTold:
     """Its sandbox is opened when it is first needed."""
-    options = options_of(asked, caller)
+    options = await session_options(domain, asked, caller)
     return SessionTold.of(await (await domain.engine.get()).create_session(options))
 
 
@@ -144,13 +141,6 @@ async def branch(
 ) -> SessionTold:
     """Another session that begins before that step, with a copy of the sandbox as it was then."""
     return SessionTold.of(await (await domain.engine.get()).branch(id, step))
-
-
-def options_of(asked: SessionWanted, caller: Caller) -> SessionOptions:
-    if asked.sandbox.directory and not caller.scope.includes(Scope.ADMIN):
-        raise Forbidden("Files of the host need a token with scope 'admin'")
-    fields: dict[str, Any] = asked.model_dump()
-    return options_from_json({**fields, "models": _named(fields["models"]), "user": caller.user})
 
 
 def _named(models: dict[str, str | None]) -> dict[str, str]:
