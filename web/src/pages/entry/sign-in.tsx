@@ -96,8 +96,8 @@ function WithLink() {
         </li>
       </ol>
       <p className="text-muted text-xs">
-        A link is good for one browser. Start <code className="font-mono">crucible serve</code>{" "}
-        again for a new one.
+        A link is good for one browser. <code className="font-mono">crucible link</code> prints a
+        new one.
       </p>
       <Button icon="retry" onClick={askWhoIAm}>
         I have opened it
