@@ -356,7 +356,9 @@ def _facts(path: str, found: os.stat_result) -> FileFacts:
 
 class LocalLine:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.complaints = b""
         self._process = process
+        self._hearing = asyncio.create_task(self._hear())
 
     async def send(self, data: bytes) -> None:
         assert self._process.stdin is not None
@@ -365,7 +367,16 @@ class LocalLine:
 
     async def receive(self) -> bytes:
         assert self._process.stdout is not None
-        return await self._process.stdout.read(_PIECE)
+        if data := await self._process.stdout.read(_PIECE):
+            return data
+        await asyncio.shield(self._hearing)
+        return b""
 
     async def close(self) -> None:
         await _end(self._process)
+        await self._hearing
+
+    async def _hear(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(_PIECE):
+            self.complaints = (self.complaints + data)[-_PIECE:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,6 +145,9 @@ class Builtin:
         self, session: str, options: SessionOptions, workplace: Workplace
     ) -> tuple[Tool, ...]:
         return await builtin_tools().tools()
+
+    def missing(self, session: str) -> Mapping[str, str]:
+        return {}
 
     async def leave(self, session: str) -> None:
         pass

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.scenes import Say, run, scene
+from tests.agent.scenes import Say, call, results, run, scene
 
-from crucible.agent.compaction import choose_cut, is_pinned, joined
+from crucible.agent.compaction import choose_cut, is_pinned, joined, room_for_recent
 from crucible.agent.messages import (
     AssistantMessage,
     Message,
@@ -109,6 +109,41 @@ def test_a_summary_that_fails_drops_the_oldest_with_a_note(tmp_path: Path) -> No
     run(play())
 
 
+def test_a_window_smaller_than_was_thought_is_made_do_with(tmp_path: Path) -> None:
+    """By our count all of it is a small part of the window; the provider knows better."""
+
+    async def play() -> None:
+        lines = (
+            Say(text="yes"),
+            Say(error=ContextTooLong("too long")),
+            Say(text="In short."),
+            Say(text="I go on."),
+        )
+        async with scene(tmp_path, *lines) as stage:
+            session = await stage.session()
+            await stage.engine.generate(session.id, "hello " + "w " * 400)
+            answer = await stage.engine.generate(session.id, "hello again")
+            assert (answer.end, answer.text) == ("done", "I go on."), answer
+            assert [type(one) for one in stage.model.asked[-1].messages][:1] == [Summary]
+
+    run(play())
+
+
+def test_a_small_model_is_shown_no_more_of_a_result_than_it_can_read(tmp_path: Path) -> None:
+    async def play() -> None:
+        counted = Say(calls=(call("bash", command="seq 1 5000"),))
+        async with scene(tmp_path, counted, Say(text="Done."), profile=SMALL) as stage:
+            session = await stage.session()
+            answer = await stage.engine.generate(session.id, "run it")
+            assert answer.end == "done", answer
+            (shown,) = results(await stage.engine.history(session.id))
+            assert len(shown) < 2000
+            assert (shown.startswith("1\n2\n"), shown.endswith("4999\n5000")) == (True, True)
+            assert "characters in the middle are left out" in shown
+
+    run(play())
+
+
 def test_clearing_forgets_the_conversation(tmp_path: Path) -> None:
     async def play() -> None:
         async with scene(tmp_path, Say(text="Hi."), Say(text="New.")) as stage:
@@ -144,7 +179,7 @@ def _message(number: int, kind: str) -> list[Message]:
 @given(st.lists(st.sampled_from(["user", "pinned", "said", "called", "summary"]), max_size=30))
 def test_no_cut_parts_a_call_from_its_result_or_loses_what_is_pinned(kinds: list[str]) -> None:
     messages = [one for number, kind in enumerate(kinds) for one in _message(number, kind)]
-    cut = choose_cut(messages, SMALL)
+    cut = choose_cut(messages, room_for_recent(SMALL))
     if cut is None:
         return
     assert (*cut.old, *cut.recent) == tuple(messages)

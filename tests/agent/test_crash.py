@@ -17,6 +17,7 @@ from tests.agent.test_trust import Asks
 from tests.conftest import ROOT
 
 from crucible.agent.facts import ApprovalAnswer
+from crucible.agent.journal import UNWRITTEN
 from crucible.agent.keeping.sql import SqlSessions
 from crucible.agent.messages import AssistantMessage, ToolMessage, UserMessage
 from crucible.errors import NothingToResume
@@ -59,6 +60,11 @@ def test_killed_in_a_model_call_it_is_asked_again(tmp_path: Path) -> None:
             assert (await stage.engine.session(session)).state == "interrupted"
             history = await stage.engine.history(session)
             assert [type(one) for one in history] == [UserMessage, AssistantMessage, ToolMessage]
+            # One who watched has seen more than the program that died had written.
+            seen = (await stage.engine.session(session)).last_event - UNWRITTEN + 50
+            async for event in stage.engine.events(session, after=seen):
+                assert (event.kind, event.data["end"]) == ("turn-ended", "interrupted")
+                break
             turn = await stage.engine.resume(session)
             assert (await turn.wait()).text == "The whole of it."
             assert len(stage.model.asked[0].messages) == 3

@@ -154,10 +154,14 @@ async def test_one_that_cannot_be_reached_does_not_keep_others_from_working(
 ) -> None:
     missing = McpServer(name="missing", command=("/nonexistent/server",), where="host")
     nobody = McpServer(name="nobody", url="http://127.0.0.1:1/mcp", timeout_s=20)
-    async with _tools(place, missing, _on_host(), nobody) as mcp:
+    script = "echo 'one module is missing' >&2; exit 1"
+    broken = McpServer(name="broken", command=("/bin/sh", "-c", script), timeout_s=60)
+    async with _tools(place, missing, _on_host(), nobody, broken) as mcp:
         tools = await mcp.tools("s", None, place)
         assert {tool.spec.name.split("__")[1] for tool in tools} == {"own"}
-        assert set(mcp.failures("s")) == {"missing", "nobody"}
+        failures = mcp.failures("s")
+        assert set(failures) == {"missing", "nobody", "broken"}
+        assert failures["broken"].endswith("; it said: one module is missing")
 
 
 async def test_a_session_has_the_servers_that_it_may_use(place: LocalWorkplace) -> None:

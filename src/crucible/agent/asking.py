@@ -172,7 +172,7 @@ class Asker:
             await self._hooked(session, model, request, turn),
             schema=request.schema if profile.takes_schema else None,
             thinking=session.options.thinking,
-            max_output_tokens=max(_LEAST_OUTPUT, min(most, room)),
+            max_output_tokens=max(min(_LEAST_OUTPUT, most), min(most, room)),
             pictures=await self._pictures(session, request.messages)
             if profile.sees_pictures
             else {},

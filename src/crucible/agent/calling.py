@@ -14,12 +14,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from crucible.agent.approvals import Approvals, Asked
+from crucible.agent.asking import choose_model
 from crucible.agent.facts import Finding
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.lanes import Lanes
 from crucible.agent.messages import Picture, ToolCall, ToolResult
 from crucible.agent.options import with_rule
-from crucible.agent.output import Hearing, cut_for_model
+from crucible.agent.output import Hearing, cut_for_model, room_for_result
 from crucible.agent.parts import Parts
 from crucible.agent.seams import Spend, Step, Verdict
 from crucible.agent.session import Session
@@ -251,7 +252,8 @@ class Caller:
         blob = await self._parts.recorder.record(
             *judged, _step(session, call, use, began, output=whole, outcome=outcome, ran=True)
         )
-        text, is_cut = cut_for_model(outcome.text, blob)
+        profile = choose_model(self._parts, session, "agent").profile
+        text, is_cut = cut_for_model(outcome.text, blob, room_for_result(profile))
         result = ToolResult(
             call_id=call.id,
             name=call.name,

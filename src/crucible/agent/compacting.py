@@ -13,6 +13,7 @@ from crucible.agent.compaction import (
     is_pinned,
     joined,
     limit_of,
+    room_for_recent,
 )
 from crucible.agent.facts import ContextUsage
 from crucible.agent.keeping.base import OpenTurn
@@ -38,7 +39,16 @@ class Compactor:
 
     async def compact(self, session: Session, turn: Turn, model: Model) -> bool:
         """False if there is nothing to gain. Raises BudgetSpent where not even a summary can be paid."""
-        cut = choose_cut(session.messages, model.profile)
+        return await self._keep_recent(session, turn, model, room_for_recent(model.profile))
+
+    async def shrink(self, session: Session, turn: Turn, model: Model) -> bool:
+        """The same where the provider has said that it is too long, whatever we think of how much there is."""
+        half = estimate_messages(session.messages) // 2
+        room = min(half, room_for_recent(model.profile))
+        return await self._keep_recent(session, turn, model, room)
+
+    async def _keep_recent(self, session: Session, turn: Turn, model: Model, room: int) -> bool:
+        cut = choose_cut(session.messages, room)
         if cut is None:
             return False
         before = context_usage(session, model).used_tokens

@@ -56,9 +56,15 @@ def limit_of(profile: Profile) -> int:
     )
 
 
-def choose_cut(messages: Sequence[Message], profile: Profile) -> Cut | None:
-    """Where to cut, never between calls and their results; None if there is nothing to gain."""
-    room = int(profile.context_tokens * _KEPT_SHARE)
+def room_for_recent(profile: Profile) -> int:
+    return int(profile.context_tokens * _KEPT_SHARE)
+
+
+def choose_cut(messages: Sequence[Message], room: int) -> Cut | None:
+    """Where to cut so that what stays has about `room` tokens, never between calls and their results.
+
+    None if there is nothing to gain.
+    """
     at = len(messages)
     while at > 0 and len(messages) - at < _LEAST_KEPT:
         at -= 1

@@ -487,6 +487,7 @@ class Engine:
             if schema is not None
             else None
         )
+        session.journal.pass_over_lost()
         turn = self._turns.reopen(session, open_turn, shape)
         turn.results = await results_of_open_calls(session)
         if session.record.approvals:

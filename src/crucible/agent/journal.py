@@ -21,6 +21,8 @@ from crucible.errors import CrucibleError
 _RECENT = 512
 _PAGE = 500
 _GATHER_S = 0.05
+# More than a program can have told in the moment between telling and writing, also if its database stood still.
+UNWRITTEN = 100_000
 
 
 class Journal:
@@ -58,6 +60,13 @@ class Journal:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_soon(), name=f"write {self._session}")
         return event
+
+    def pass_over_lost(self) -> None:
+        """Gives no number again that a program before may have told, and died before it was written.
+
+        Who has seen that number and comes back reads on after it, and would miss what had it now.
+        """
+        self.last_number += UNWRITTEN
 
     def add(self, message: Message) -> None:
         self._unwritten_messages.append(message)
@@ -97,10 +106,15 @@ class Journal:
 
     async def kept(self, after: int) -> AsyncIterator[Event]:
         """What there is now, and no more."""
-        while found := [one for one in await self._read(after) if one.number <= self.last_number]:
+        last = self.last_number
+        while after < last:
+            found = await self._read(after)
             for event in found:
                 after = event.number
-                yield event
+                if after <= last:
+                    yield event
+            if not found:
+                after = max(after + 1, self._oldest - 1)
 
     async def close(self) -> None:
         if self._writer is not None and not self._writer.done():
@@ -118,7 +132,7 @@ class Journal:
     async def _read(self, after: int) -> list[Event]:
         oldest = self._oldest
         if after >= oldest - 1:
-            # Numbers have no gaps, so that the place of one is known.
+            # Those of this program have no gaps, so that the place of one is known.
             return [self._recent[at] for at in range(max(0, after - oldest + 1), len(self._recent))]
         return list(await self._store.events(self._session, after=after, limit=_PAGE))
 

@@ -127,12 +127,13 @@ class Loop:
 
     async def tools(self, session: Session) -> dict[str, Tool]:
         """By name, those that the session may use."""
-        wanted = session.options.tools
+        wanted, toolbox = session.options.tools, self._parts.toolbox
+        found = await toolbox.tools(session.id, session.options, session.workplace)
+        for where, why in toolbox.missing(session.id).items():
+            session.tell("notice", {"text": f"There are no tools of {where}: {why}"})
         return {
             tool.spec.name: tool
-            for tool in await self._parts.toolbox.tools(
-                session.id, session.options, session.workplace
-            )
+            for tool in found
             if wanted is None or any(fnmatchcase(tool.spec.name, one) for one in wanted)
         }
 
@@ -150,8 +151,8 @@ class Loop:
                 session, turn, model, self._request(session, turn, model, recalled, tools)
             )
         except ContextTooLong:
-            # Our count was too low: make room by force, once.
-            if not await self._compactor.compact(session, turn, model):
+            # Our count was too low, or the model's window is smaller than we were told: make room by force, once.
+            if not await self._compactor.shrink(session, turn, model):
                 raise
             return await self._asker.ask(
                 session, turn, model, self._request(session, turn, model, recalled, tools)

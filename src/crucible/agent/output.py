@@ -5,21 +5,28 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
+from crucible.agent.models.base import Profile
 from crucible.agent.session import Session
 from crucible.agent.workplace import Channel
 
 MODEL_CHARACTERS: Final = 30_000
 _TOLD_BYTES: Final = 256 << 10
 _TAIL: Final = 0.4
+_CHARACTERS_PER_TOKEN: Final = 3
 
 
-def cut_for_model(text: str, blob: str) -> tuple[str, bool]:
+def room_for_result(profile: Profile) -> int:
+    """How many characters of a result the model is shown: no more than a quarter of what a small one can read."""
+    return min(MODEL_CHARACTERS, profile.context_tokens * _CHARACTERS_PER_TOKEN // 4)
+
+
+def cut_for_model(text: str, blob: str, most: int = MODEL_CHARACTERS) -> tuple[str, bool]:
     """Its beginning and its end where it is too long, with a note of what is missing; and whether it was."""
-    if len(text) <= MODEL_CHARACTERS:
+    if len(text) <= most:
         return text, False
-    tail = int(MODEL_CHARACTERS * _TAIL)
-    head = MODEL_CHARACTERS - tail
-    missing = len(text) - MODEL_CHARACTERS
+    tail = int(most * _TAIL)
+    head = most - tail
+    missing = len(text) - most
     kept = " They are kept whole for the user." if blob else ""
     note = (
         f"\n\n[{missing} characters in the middle are left out.{kept} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from crucible.agent.models.base import Usage
 from crucible.agent.options import PolicyRules, SessionOptions
@@ -79,6 +80,9 @@ class FixedTools:
         self, session: str, options: SessionOptions, workplace: Workplace
     ) -> tuple[Tool, ...]:
         return self._tools
+
+    def missing(self, session: str) -> Mapping[str, str]:
+        return {}
 
     async def leave(self, session: str) -> None:
         pass

@@ -43,8 +43,8 @@ _WORK = re.compile(
 _COMPUTING = re.compile(
     r"""(
         \d\s*([-+*/^%x×÷]|\*\*)\s*\d
-      | \b(how\s(many|much)|sum|product|average|mean|median|factorial|fibonacci|primes?|square\sroot|sqrt|power|modulo
-          |remainder|divided|multiplied|times|plus|minus|percent|calculate|compute|count|reverse|sort(ed)?|largest
+      | \b(how\s(many|much)|sum|product|average|mean|median|factorial|fibonacci|primes?|squared?|cubed?|root|sqrt|power
+          |modulo|remainder|divided|multiplied|times|plus|minus|percent|calculate|compute|count|reverse|sort(ed)?|largest
           |smallest|greatest|digits?|letters?|vowels?|words?|characters?|convert|binary|hexadecimal|leap\syear|days?\sbetween)\b
     )""",
     re.VERBOSE | re.IGNORECASE,

@@ -204,6 +204,10 @@ class Toolbox(Protocol):
         self, session: str, options: SessionOptions, workplace: Workplace
     ) -> tuple[Tool, ...]: ...
 
+    def missing(self, session: str) -> Mapping[str, str]:
+        """Where tools would have come from that are not there, and why not, as the last look found."""
+        ...
+
     async def leave(self, session: str) -> None:
         """The session rests or is gone: what was opened for its tools is let go of."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from crucible.agent.options import SessionOptions
@@ -21,6 +21,7 @@ class Servers(Protocol):
         self, session: str, wanted: Sequence[str] | None, workplace: Workplace
     ) -> tuple[Tool, ...]: ...
 
+    def failures(self, session: str) -> Mapping[str, str]: ...
     async def leave(self, session: str) -> None: ...
     async def close(self) -> None: ...
 
@@ -44,6 +45,12 @@ class SessionTools:
         for tool in found:
             by_name.setdefault(tool.spec.name, tool)
         return tuple(by_name.values())
+
+    def missing(self, session: str) -> Mapping[str, str]:
+        if self._servers is None:
+            return {}
+        found = self._servers.failures(session)
+        return {f"MCP server {name!r}": why for name, why in found.items()}
 
     async def leave(self, session: str) -> None:
         if self._servers is not None:

@@ -167,6 +167,11 @@ class Rewinds(Protocol):
 class Line(Protocol):
     """A program that is talked with over its standard input and output."""
 
+    @property
+    def complaints(self) -> bytes:
+        """The last of what it wrote to its standard error so far."""
+        ...
+
     async def send(self, data: bytes) -> None: ...
     async def receive(self) -> bytes:
         """The next bytes it wrote, b'' when it has ended."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from crucible.agent.workplace import Converses, Workplace
+from crucible.agent.tools.wording import clean
+from crucible.agent.workplace import Converses, Line, Workplace
 from crucible.errors import CrucibleError, McpFailed, Unsupported
 from crucible.mcp.settings import McpServer
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MOST_TOOLS = 256
 _MOST_PAGES = 32
 _CLOSE_S = 10.0
+_LONGEST_WORDS = 300
 # What a program on this host needs to run at all.
 _ALWAYS = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
 
@@ -38,6 +40,7 @@ class Connection:
         self._client: Client | None = None
         self._done = asyncio.Event()
         self._is_lost = False
+        self._line: Line | None = None
 
     async def tools(self) -> list[Tool]:
         """Raises McpFailed."""
@@ -82,7 +85,8 @@ class Connection:
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 self._is_lost = True
-                raise McpFailed(self.server.name, "it ended in the middle of a call") from None
+                why = "it ended in the middle of a call"
+                raise McpFailed(self.server.name, why + self._last_words()) from None
             raise McpFailed(self.server.name, str(error)[:500]) from None
         except CrucibleError:
             raise
@@ -121,7 +125,7 @@ class Connection:
             raise
         except BaseException as error:
             if not ready.done():
-                ready.set_exception(_failed(self.server.name, error))
+                ready.set_exception(_failed(self.server.name, error, self._last_words()))
         finally:
             self._client = None
 
@@ -154,13 +158,19 @@ class Connection:
         if not isinstance(self._workplace, Converses):
             raise Unsupported(f"MCP server {server.name!r} cannot run where this session works")
         await self._workplace.open()
-        line = await self._workplace.converse(server.command, environment=server.environment)
-        return guest_streams(line)
+        self._line = await self._workplace.converse(server.command, environment=server.environment)
+        return guest_streams(self._line)
+
+    def _last_words(self) -> str:
+        """What a server in the sandbox complained of, which mostly says why it ended."""
+        complaints = clean(self._line.complaints).strip() if self._line is not None else ""
+        return f"; it said: {complaints.splitlines()[-1][:_LONGEST_WORDS]}" if complaints else ""
 
 
-def _failed(name: str, error: BaseException) -> CrucibleError:
+def _failed(name: str, error: BaseException, last_words: str) -> CrucibleError:
     if isinstance(error, CrucibleError):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return _failed(name, error.exceptions[0])
-    return McpFailed(name, f"it could not be reached: {type(error).__name__}: {error!s:.300}")
+        return _failed(name, error.exceptions[0], last_words)
+    why = f"it could not be reached: {type(error).__name__}: {error!s:.300}"
+    return McpFailed(name, why + last_words)

@@ -15,6 +15,8 @@ from crucible.sandbox.holding import Held
 from crucible.sandbox.service.requests import parse_command
 from crucible.sandbox.session import Channel, Chunk
 
+_MOST_COMPLAINTS = 4096
+
 
 async def open_line(
     room: SandboxRoom, held: Held, argv: tuple[str, ...], environment: Mapping[str, str]
@@ -32,9 +34,10 @@ async def open_line(
 
 
 class GuestLine:
-    """What it writes to its standard error is in the sandbox's log, and is not heard here."""
+    """What it writes to its standard error is in the sandbox's log; the last of it is remembered here."""
 
     def __init__(self, execution: Execution) -> None:
+        self.complaints = b""
         self._execution = execution
         self._chunks: AsyncGenerator[Chunk, None] = execution.follow()
 
@@ -45,6 +48,8 @@ class GuestLine:
         async for chunk in self._chunks:
             if chunk.channel is Channel.OUTPUT and chunk.data:
                 return chunk.data
+            if chunk.channel is Channel.ERRORS:
+                self.complaints = (self.complaints + chunk.data)[-_MOST_COMPLAINTS:]
         return b""
 
     async def close(self) -> None:
