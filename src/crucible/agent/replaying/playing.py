@@ -197,6 +197,9 @@ class PlayedTools:
         found = await self._toolbox.tools(session, options, workplace)
         return tuple(_Watched(self._stage, tool) for tool in found)
 
+    def missing(self, session: str) -> Mapping[str, str]:
+        return self._toolbox.missing(session)
+
     async def leave(self, session: str) -> None:
         await self._toolbox.leave(session)
 
