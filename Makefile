@@ -5,7 +5,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart setup fmt check test bench docs agent clean
+.PHONY: help quickstart setup fmt check check-python check-guest check-pages test bench docs agent clean
 
 help: ## Print this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,12 +24,18 @@ fmt: setup ## Format all sources
 	@$(BIN)/python scripts/agent.py format
 	@$(BIN)/python scripts/web.py format
 
-check: setup ## Check formatting, style, types, the rooms, the Go and the web sources; changes nothing
+check: check-python check-guest check-pages ## Check formatting, style, types, the rooms, the Go and the web sources; changes nothing
+
+check-python: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	NO_COLOR=1 $(BIN)/lint-imports
+
+check-guest: setup
 	$(BIN)/python scripts/agent.py check
+
+check-pages: setup
 	$(BIN)/python scripts/web.py check
 
 test: setup ## Run all tests: Go, the pages, then Python, then those that boot machines

@@ -12,7 +12,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import web
@@ -97,10 +99,19 @@ def build_pages() -> None:
         run_quietly([str(PYTHON), str(ROOT / "scripts" / "web.py"), "build"])
 
 
-def install_clients() -> None:
-    """Of other products, for the tests. It tells of its steps itself."""
-    done = subprocess.run([str(PYTHON), str(ROOT / "scripts" / "clients.py")], check=False)
-    if done.returncode:
+@contextmanager
+def clients_meanwhile() -> Iterator[None]:
+    """Installs clients of other products, for the tests, beside what is done in the block. It is told of afterwards."""
+    words = [str(PYTHON), str(ROOT / "scripts" / "clients.py")]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield
+        except BaseException:
+            process.terminate()
+            raise
+        _, told = process.communicate()
+    say(told.rstrip())
+    if process.returncode:
         raise StepFailed("The clients for the tests cannot be installed")
 
 
@@ -181,11 +192,10 @@ def main(arguments: list[str]) -> int:
         elif arguments in (["run"], ["dev"]):
             install_packages(arguments[0])
             install_environment(arguments[0])
-            build_agent()
-            build_pages()
-            compile_bytecode()
-            if arguments == ["dev"]:
-                install_clients()
+            with clients_meanwhile() if arguments == ["dev"] else nullcontext():
+                build_agent()
+                build_pages()
+                compile_bytecode()
         else:
             say(str(__doc__))
             return 2
