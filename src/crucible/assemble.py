@@ -174,14 +174,17 @@ async def engine(service: Service, books: Books | None = None) -> Engine:
     return made
 
 
-def has_sessions(config: Config) -> bool:
-    """Whether an engine before may have left sessions: their database is there, or is not ours to look at."""
-    from crucible.store.names import FILE_NAME, VARIABLE
+def may_have_open_turns(config: Config) -> bool:
+    """Whether an engine before may have left turns under way, which somebody has to take up."""
+    from crucible.agent.keeping.looking import may_have_open_turns
+    from crucible.store.names import SESSIONS_VARIABLE, VARIABLE
     from crucible.user_file import gather
 
-    files = (config.home / FILE_NAME, config.home / "sessions")
-    is_named = VARIABLE in gather(os.environ, only="database")
-    return is_named or any(path.exists() for path in files)
+    given = gather(os.environ, only="database")
+    texts = {name: one.text for name in (SESSIONS_VARIABLE, VARIABLE) if (one := given.get(name))}
+    return may_have_open_turns(
+        config.home, store=texts.get(SESSIONS_VARIABLE, ""), database=texts.get(VARIABLE, "")
+    )
 
 
 def _engine_parts(service: Service, books: Books | None = None) -> Parts:

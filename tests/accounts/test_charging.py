@@ -96,4 +96,5 @@ def test_a_budget_that_makes_no_sense_is_refused(values: dict[str, object]) -> N
 def test_the_sandbox_of_a_session_with_a_budget_is_charged_to_it() -> None:
     options = SessionOptions(user="ada", budget=Limits(usd=1.0))
     assert charges_of("s1", options) == ("session:s1", "user:ada")
-    assert charges_of("s1", SessionOptions(user="ada")) == ()
+    # Without a budget of its own, too: its user may have a plan.
+    assert charges_of("s1", SessionOptions(user="ada")) == ("session:s1", "user:ada")

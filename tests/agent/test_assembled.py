@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.agent.scenes import run
 
 from crucible import assemble
+from crucible.agent.keeping.base import OpenTurn
+from crucible.agent.keeping.files import JsonFiles
+from crucible.agent.keeping.looking import may_have_open_turns
+from crucible.agent.keeping.sql import SqlSessions
+from crucible.agent.options import SessionOptions
+from crucible.agent.session import new_record
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
+from crucible.store.database import Database
 
 
 def test_the_program_has_an_engine_that_talks(
@@ -20,7 +29,7 @@ def test_the_program_has_an_engine_that_talks(
     monkeypatch.setenv("LLM_PROVIDER", "scripted")
     monkeypatch.setenv("CRUCIBLE_CONFIG", "/dev/null")
     config = Config(home=tmp_path)
-    assert not assemble.has_sessions(config)
+    assert not assemble.may_have_open_turns(config)
 
     async def play() -> None:
         service = Service(assemble.manager(config))
@@ -32,7 +41,7 @@ def test_the_program_has_an_engine_that_talks(
             assert answer.text
         finally:
             await engine.close()
-        assert assemble.has_sessions(config)
+        assert not assemble.may_have_open_turns(config), "no turn is under way"
         again = await assemble.engine(service)
         try:
             assert [one.id for one in await again.sessions()] == [session.id]
@@ -50,15 +59,56 @@ def test_a_database_that_the_users_file_names_may_have_sessions(
     path = tmp_path / "config.toml"
     path.write_text('[database]\nurl = "postgresql://somewhere/else"\n')
     monkeypatch.setenv("CRUCIBLE_CONFIG", str(path))
-    assert assemble.has_sessions(Config(home=tmp_path / "home"))
+    assert assemble.may_have_open_turns(Config(home=tmp_path / "home"))
 
 
-def test_to_ask_for_sessions_loads_no_database(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sql", "files"])
+def test_a_turn_that_was_left_is_seen_from_outside(tmp_path: Path, store: str) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'crucible.db'}")
+
+    def is_open() -> bool:
+        return may_have_open_turns(tmp_path, store=store)
+
+    async def play() -> None:
+        kept = SqlSessions(database) if store == "sql" else JsonFiles(tmp_path / "sessions")
+        for number in range(3):
+            await kept.save(new_record(f"ses-{number}", SessionOptions()))
+        assert not is_open()
+        turn = OpenTurn(number=1, intent="agent", began_at=0.0, began_with=0)
+        await kept.save(replace(new_record("ses-1", SessionOptions()), turn=turn))
+        assert is_open()
+        await kept.save(new_record("ses-1", SessionOptions()))
+        assert not is_open()
+
+    try:
+        run(play())
+    finally:
+        database.close()
+
+
+def test_what_cannot_be_looked_at_may_have_any(tmp_path: Path) -> None:
+    path = tmp_path / "crucible.db"
+    assert not may_have_open_turns(tmp_path)
+    assert may_have_open_turns(tmp_path, store="of-a-package")
+    assert may_have_open_turns(tmp_path, database="postgresql://somewhere/else")
+    assert not may_have_open_turns(tmp_path, database=f"sqlite:///{path}")
+    sqlite3.connect(path).close()
+    assert not may_have_open_turns(tmp_path), "nothing was ever kept there"
+    path.write_bytes(b"no database at all" * 100)
+    assert may_have_open_turns(tmp_path)
+    head = tmp_path / "sessions" / "ses-1" / "session.json"
+    head.parent.mkdir(parents=True)
+    for text in ("", "[]", '{"turn": ', "[" * 100_000):
+        head.write_text(text)
+        assert may_have_open_turns(tmp_path, store="files"), text[:10]
+
+
+def test_to_ask_for_open_turns_loads_no_engine(tmp_path: Path) -> None:
     """The HTTP doors ask whenever they open, also for who never uses the agent."""
     script = (
         "import sys; from pathlib import Path; from crucible import assemble;"
         "from crucible.config import Config;"
-        f"assemble.has_sessions(Config(home=Path({str(tmp_path)!r})));"
-        "sys.exit('sqlalchemy' in sys.modules)"
+        f"assemble.may_have_open_turns(Config(home=Path({str(tmp_path)!r})));"
+        "sys.exit(bool({'sqlalchemy', 'pydantic', 'crucible.agent.engine'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

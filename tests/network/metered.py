@@ -19,11 +19,13 @@ from crucible.accounts.periods import Period
 from crucible.accounts.plans import Limit
 from crucible.accounts.prices import Prices
 from crucible.accounts.spending import Sums
+from crucible.accounts.users import Users
 from crucible.network.authority import Authority
 from crucible.network.policy import Policy
 from crucible.network.providers import providers
 from crucible.network.secrets import Secrets, parse_secret
-from crucible.sandbox.metering import BudgetMeter
+from crucible.sandbox.metering import Accounts, BudgetMeter
+from crucible.sandbox.spec import SandboxSpec
 from crucible.store.database import Database
 
 SCOPE = "sandbox:box"
@@ -38,6 +40,7 @@ class Metered:
     server: ModelServer
     budgets: Budgets
     secrets: Secrets
+    users: Users
 
     @property
     def count(self) -> int:
@@ -62,6 +65,7 @@ async def metered(
     prices: str = "",
     mode: str = "allowlist",
     bound: bool = True,
+    of: SandboxSpec | None = None,
 ) -> AsyncIterator[Metered]:
     shutil.copy(template, directory / "crucible.db")
     database = Database(f"sqlite:///{directory / 'crucible.db'}")
@@ -76,7 +80,8 @@ async def metered(
         parse_secret(f"KEY_{number}:{host}", environment)
         for number, host in enumerate(hosts if bound else ())
     )
-    meter = BudgetMeter(budgets, Prices.of_setting(prices), [SCOPE])
+    accounts = Accounts(database, Prices.of_setting(prices))
+    meter = accounts.meter("box", of) if of else BudgetMeter(budgets, accounts.prices, [SCOPE])
     policy = Policy.parse(mode, hosts)
     try:
         async with a_world(policy, secrets=secrets, authority=AUTHORITY, meter=meter) as world:
@@ -86,7 +91,7 @@ async def metered(
             await world.serve(
                 server.serve, *places, tls=server_context(*hosts, protocols=("h2", "http/1.1"))
             )
-            yield Metered(world, server, budgets, secrets)
+            yield Metered(world, server, budgets, secrets, Users(database))
     finally:
         database.close()
 

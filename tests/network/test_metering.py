@@ -14,6 +14,13 @@ import openai
 import pytest
 from tests.network.metered import KEY, Metered, endpoint, metered, until
 
+from crucible.accounts.amounts import Measure
+from crucible.accounts.periods import Period
+from crucible.accounts.plans import Limit
+from crucible.accounts.scopes import plan_scope, session_scope, user_scope
+from crucible.agent.options import SessionOptions
+from crucible.agent.places.wishes import charges_of, wanted_of
+
 pytestmark = pytest.mark.usefixtures("run")
 
 SONNET = "claude-sonnet-4-6"
@@ -307,3 +314,53 @@ async def test_the_list_of_models_is_free(sqlite_template: Path, tmp_path: Path)
     async with metered(sqlite_template, tmp_path, tokens=1) as found, gpt(found) as client:
         assert [model async for model in client.models.list()] == []
         assert (await found.budgets.spent("sandbox:box")).spent.calls == 0
+
+
+OF_SESSION = SessionOptions(user="ada")
+SESSION = wanted_of(OF_SESSION, charges_of("ses-1", OF_SESSION)).spec
+
+
+async def test_a_plan_alone_binds_programs_in_a_sessions_sandbox(
+    sqlite_template: Path, tmp_path: Path
+) -> None:
+    """Neither the sandbox nor the session has a budget; the user has a plan with a limit for each session."""
+    async with metered(sqlite_template, tmp_path, of=SESSION) as found:
+        await found.users.add("ada", plan="free")
+        least = Limit(measure=Measure.TOKENS, period=Period.SESSION, amount=2400)
+        await found.budgets.set_limit(plan_scope("free"), least)
+        async with claude(found) as client:
+            for _ in range(2):
+                await say(client)
+            with pytest.raises(anthropic.APIStatusError) as caught:
+                await say(client)
+        body: Any = caught.value.body
+        assert (caught.value.status_code, body["error"]["type"]) == (402, "billing_error")
+        assert "2,400 tokens" in body["error"]["message"]
+        assert found.count == 2
+        await until(lambda: not found.world.gateway.open_connections)
+        for scope in (session_scope("ses-1"), user_scope("ada")):
+            assert (await found.budgets.spent(scope)).spent.tokens == 240, scope
+        # Of another provider, in that one's words.
+        async with gpt(found) as other:
+            with pytest.raises(openai.RateLimitError) as refused:
+                await other.chat.completions.create(model="gpt-4o", messages=HELLO)
+        assert refused.value.code == "insufficient_quota"
+
+
+async def test_without_any_limit_a_sessions_sandbox_is_not_counted_until_there_is_one(
+    sqlite_template: Path, tmp_path: Path
+) -> None:
+    async with metered(sqlite_template, tmp_path, of=SESSION) as found:
+        await found.users.add("ada")
+        async with claude(found) as client:
+            await say(client)
+        # What could not be counted is let through, since nobody limits it.
+        async with gpt(found) as other:
+            await other.images.generate(model="dall-e-3", prompt="x")
+        assert found.count == 2
+        await found.users.give_plan("ada", "free")
+        async with gpt(found) as other:
+            with pytest.raises(openai.PermissionDeniedError) as caught:
+                await other.images.generate(model="dall-e-3", prompt="x")
+        assert caught.value.code == "not_allowed_under_budget"
+        assert (await found.budgets.spent(user_scope("ada"))).spent.tokens == 0

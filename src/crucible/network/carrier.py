@@ -51,6 +51,7 @@ class Carrier:
         meter: Meter | None = None,
     ) -> None:
         self._meter = meter
+        self._is_counting = meter is not None
         self._decide = decide
         self._reach = reach
         self._sandbox = sandbox
@@ -63,6 +64,9 @@ class Carrier:
     async def reach(self, connection: Connection) -> Reached | None:
         """None when nobody answers; raises Denied."""
         name, address, port = connection.name, connection.address, connection.port
+        if self._meter is not None and (not name or is_of_provider(name)):
+            # Limits come and go while a sandbox runs; what is under way stays as it began.
+            self._is_counting = await self._meter.is_binding()
         decision = self._counted(name, port, self._decide(name, address, port))
         connection.settle(decision)
         try:
@@ -81,7 +85,7 @@ class Carrier:
 
     def _counted(self, name: str, port: int, decision: Decision) -> Decision:
         """Under a budget, a model provider is reached only where its calls can be counted."""
-        if self._meter is None or not decision.allowed or not is_of_provider(name):
+        if not self._is_counting or not decision.allowed or not is_of_provider(name):
             return decision
         if provider_of(name) is not None and self._secrets.bound(name, port):
             return decision
@@ -135,7 +139,7 @@ class Carrier:
         try:
             if greeting:
                 await guest.write(greeting)
-            if self._meter is not None and is_of_provider(connection.name):
+            if self._is_counting and is_of_provider(connection.name):
                 await self._carry_counted(connection, guest, reached, rewrite, bound)
             elif bound and rewrite is None and reached.forward is None:
                 await self._carry_with_secrets(connection, guest, reached, bound)
@@ -208,7 +212,7 @@ class Carrier:
         expected = self._expected(connection, reached)
         try:
             hello, guest = await read_hello(guest)
-            if hello is None and self._meter is not None and is_of_provider(connection.name):
+            if hello is None and self._is_counting and is_of_provider(connection.name):
                 raise Violation(_UNCOUNTED, rule="budget")
             if hello is None:
                 await self._carry_as_is(connection, guest, reached)
@@ -275,7 +279,7 @@ class Carrier:
             trust = self._trust or client_context
             self._made = Interception(
                 self._secrets, self._authority, self._copy_to_tls, trust,
-                meter=self._meter, tell=self._tell,
+                meter=lambda: self._meter if self._is_counting else None, tell=self._tell,
             )  # fmt: skip
         return self._made
 
@@ -291,7 +295,7 @@ class Carrier:
 
     def _allows(self, host: str, port: int) -> bool:
         """Whether a stream to a bare address may say that it is for this host."""
-        if self._meter is not None and is_of_provider(host):
+        if self._is_counting and is_of_provider(host):
             return False
         if parse_address(host) is not None:
             return self._decide("", host, port).allowed

@@ -38,7 +38,7 @@ Carry = Callable[[Connection, ByteStream, ByteStream, Watch], Awaitable[None]]
 class Interception:
     """`carry` copies between two streams under a watch and ends both.
 
-    With a `meter`, connections to model providers are not copied but counted, request by request.
+    While there is a `meter`, connections to model providers are not copied but counted, request by request.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Interception:
         carry: Carry,
         trust: Callable[[], ssl.SSLContext],
         *,
-        meter: Meter | None = None,
+        meter: Callable[[], Meter | None] = lambda: None,
         tell: Callable[[Connection], None] = lambda connection: None,
     ) -> None:
         self.secrets = secrets
@@ -77,7 +77,7 @@ class Interception:
         presented = (hello.server_name,) if hello.server_name else ()
         strict = replace(expected, is_checked=True, may_be_silent=False)
         strict.check(presented, "server name of TLS")
-        provider = provider_of(connection.name) if self._meter is not None else None
+        provider = provider_of(connection.name) if self._meter() is not None else None
         offered = tuple(name for name in KNOWN_PROTOCOLS if name in hello.protocols)
         if provider is not None:
             if hello.protocols and COUNTED_PROTOCOL not in hello.protocols:
@@ -116,7 +116,7 @@ class Interception:
         rewrite = partial(_for_provider, provider, bound)
         claims = HttpClaims(expected, rewrite=rewrite, guard=guard)
         _tell(connection, bound)
-        if self._meter is not None:
+        if self._meter() is not None:
             await self._count(connection, guest, server, provider, claims, guard, bound)
             return
         watch = Watch(expected, claims=claims, leaks=leaks(bound))
@@ -134,12 +134,13 @@ class Interception:
     ) -> None:
         from crucible.network.metering_exchange import Metered, Room, serve_metered
 
-        if self._meter is None:
-            raise AssertionError("nothing is counted without a meter")
+        meter = self._meter()
+        if meter is None:
+            raise OSError("the limits were lifted while this began; try again")
         self._room = self._room or Room()
         metered = Metered(
             provider=provider,
-            meter=self._meter,
+            meter=meter,
             room=self._room,
             prepare=claims.judge,
             guard=guard,

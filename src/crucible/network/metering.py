@@ -52,6 +52,10 @@ class Admission(Protocol):
 class Meter(Protocol):
     """Of one sandbox. It grants only what fits, however many calls are under way."""
 
+    async def is_binding(self) -> bool:
+        """Whether any limit holds now. Where none does, connections to model providers are not counted."""
+        ...
+
     async def admit(self, call: ModelCall) -> Admission | Refusal: ...
 
 

@@ -50,6 +50,13 @@ class BudgetMeter:
         self._prices = prices
         self.scopes = tuple(scopes)
 
+    async def is_binding(self) -> bool:
+        """A limit of any scope, or of the plan that the user among them has. What cannot be read binds."""
+        try:
+            return bool(await self._budgets.remaining(self.scopes))
+        except CrucibleError:
+            return True
+
     async def admit(self, call: ModelCall) -> Admission | Refusal:
         window = self._prices.context_window(call.provider, call.model)
         known = [bound for bound in (call.input_tokens, window) if bound is not None]
@@ -84,6 +91,9 @@ class SandboxMeter(BudgetMeter):
         self._spec = spec
         self._is_prepared = False
         super().__init__(accounts.budgets, accounts.prices, [self._own, *spec.charges])
+
+    async def is_binding(self) -> bool:
+        return bool(self._spec.budget_tokens or self._spec.budget_usd) or await super().is_binding()
 
     async def admit(self, call: ModelCall) -> Admission | Refusal:
         try:

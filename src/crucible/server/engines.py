@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class LazyEngine:
     """One engine for all callers; who comes while it is made waits with the others.
 
-    `has_kept` tells whether a holder before us left sessions that may be in the middle of a turn.
+    `was_left` tells whether a holder before us may have left sessions in the middle of a turn.
     """
 
     def __init__(
-        self, make: Callable[[], Awaitable[Engine]], has_kept: Callable[[], bool] = lambda: False
+        self, make: Callable[[], Awaitable[Engine]], was_left: Callable[[], bool] = lambda: False
     ) -> None:
         self._make = make
-        self._has_kept = has_kept
+        self._was_left = was_left
         self._opening = asyncio.Lock()
         self._engine: Engine | None = None
         self._is_closed = False
@@ -49,7 +49,7 @@ class LazyEngine:
     async def take_up(self) -> None:
         """What a holder before us left in the middle of a turn goes on, or is told to be interrupted."""
         try:
-            if self._has_kept():
+            if await asyncio.to_thread(self._was_left):
                 await self.get()
         except CrucibleError:
             # Whoever asks for a session is told; sandboxes are served all the same.
@@ -72,9 +72,9 @@ def engine_of(service: Service, books: LazyBooks) -> LazyEngine:
 
         return await engine(service, await books.get())
 
-    def has_kept() -> bool:
-        from crucible.assemble import has_sessions
+    def was_left() -> bool:
+        from crucible.assemble import may_have_open_turns
 
-        return has_sessions(service.manager.config)
+        return may_have_open_turns(service.manager.config)
 
-    return LazyEngine(make, has_kept)
+    return LazyEngine(make, was_left)

@@ -4,3 +4,4 @@ from __future__ import annotations
 
 FILE_NAME = "crucible.db"
 VARIABLE = "CRUCIBLE_DATABASE"
+SESSIONS_VARIABLE = "CRUCIBLE_SESSION_STORE"

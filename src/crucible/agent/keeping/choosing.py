@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from crucible.agent.keeping.base import SessionStore
 from crucible.errors import BadSetting, suggestion
+from crucible.store.names import SESSIONS_VARIABLE
 
 GROUP: Final = "crucible.session_stores"
-VARIABLE: Final = "CRUCIBLE_SESSION_STORE"
+VARIABLE: Final = SESSIONS_VARIABLE
 _OWN: Final = ("sql", "files")
 
 

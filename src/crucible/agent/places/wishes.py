@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crucible.accounts.scopes import session_scope, user_scope
-from crucible.agent.options import Limits, SandboxWish, SessionOptions
+from crucible.agent.options import SandboxWish, SessionOptions
 from crucible.agent.places.opening import SandboxRoom, Wanted, name_of
 from crucible.agent.places.sandbox import SandboxWorkplace
 from crucible.errors import BadSetting
@@ -49,9 +49,8 @@ def wanted_of(options: SessionOptions, charges: tuple[str, ...] = ()) -> Wanted:
 
 
 def charges_of(session: str, options: SessionOptions) -> tuple[str, ...]:
-    """What programs in the sandbox spend on calls of models counts for a session that has a budget."""
-    if options.budget == Limits():
-        return ()
+    """What programs in the sandbox spend on calls of models counts for the session and its user, whose plan may limit
+    it even where the session has no budget."""
     return session_scope(session), user_scope(options.user)
 
 

@@ -34,7 +34,10 @@ def check(spec: SandboxSpec) -> None:
         (spec.memory_mib != DEFAULT_MEMORY_MIB, "gives the memory that the template has"),
         (spec.cpus != 1, "gives the processors that the template has"),
         (spec.disk_mib != DEFAULT_DISK_MIB, "gives the disk that the template has"),
-        (spec.has_budget, "has no gateway that could count calls of models"),
+        (
+            spec.budget_tokens or spec.budget_usd or (spec.charges and spec.network != "off"),
+            "has no gateway that could count calls of models",
+        ),
         (spec.connections != DEFAULT_CONNECTIONS, "cannot limit connections"),
     ):
         if asked:
