@@ -133,6 +133,9 @@ def _fetcher(config: Config, report: Report) -> Fetch:
 @contextlib.asynccontextmanager
 async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
     """For a program of its own. `by_meaning` is whether the model that embeds may be started."""
+    from crucible.agent.forgetting import Keeper
+    from crucible.books import session_store
+    from crucible.conversations.conversations import Conversations
     from crucible.ledger.ledger import Ledger
     from crucible.memory.embedding import MiniLM
     from crucible.memory.memory import Memory
@@ -152,6 +155,9 @@ async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
             embedder=embedder,
             recorder=recorder,
             eraser=recorder,
+            keeper=Keeper(
+                lambda: session_store(config.home, database), ledger, Conversations(database)
+            ),
         )
     finally:
         if embedder is not None:
@@ -192,7 +198,6 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.agent.hooks.chain import Hooks
     from crucible.agent.hooks.declared import declared_hooks
     from crucible.agent.judging import PolicyJudge
-    from crucible.agent.keeping.choosing import VARIABLE, choose_store
     from crucible.agent.models.settings import load_settings
     from crucible.agent.models.users import UserModels
     from crucible.agent.parts import Parts
@@ -204,14 +209,12 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.agent.skills.programs import Programs
     from crucible.agent.skills.shelf import Shelf
     from crucible.agent.toolbox import SessionTools
-    from crucible.books import open_books
+    from crucible.books import open_books, session_store
     from crucible.conversations.conversations import Conversations
     from crucible.mcp.settings import load_mcp_settings
     from crucible.mcp.toolset import McpTools
-    from crucible.user_file import gather
 
     home, environment = service.manager.config.home, dict(os.environ)
-    settings = gather(environment, only="database")
     is_own = books is None
     books = books or open_books(home)
     database = books.database
@@ -224,11 +227,7 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
             await books.close()
 
     return Parts(
-        store=choose_store(
-            kept.text if (kept := settings.get(VARIABLE)) else "",
-            home=home,
-            database=lambda: database,
-        ),
+        store=session_store(home, database),
         models=models,
         workplaces=SandboxPlaces(
             SandboxRoom(

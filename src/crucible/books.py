@@ -11,6 +11,7 @@ from crucible.values import dataclass
 if TYPE_CHECKING:
     from crucible.accounts.budgets import Budgets
     from crucible.accounts.users import Users
+    from crucible.agent.keeping.base import SessionStore
     from crucible.conversations.settings import Settings
     from crucible.ledger.ledger import Ledger
     from crucible.memory.embedding import MiniLM
@@ -44,6 +45,8 @@ def open_books(home: Path, database: Database | None = None) -> Books:
     """Loads a good deal, and reaches nothing yet: the database is opened by who first asks for something in it."""
     from crucible.accounts.budgets import Budgets
     from crucible.accounts.users import Users
+    from crucible.agent.forgetting import Keeper
+    from crucible.conversations.conversations import Conversations
     from crucible.conversations.sealing import Seal
     from crucible.conversations.settings import Settings
     from crucible.ledger.ledger import Ledger
@@ -58,15 +61,30 @@ def open_books(home: Path, database: Database | None = None) -> Books:
     ledger = Ledger(home, database)
     entries = LedgerRecorder(ledger)
     embedder = MiniLM(home)
+    keeper = Keeper(lambda: session_store(home, database), ledger, Conversations(database))
     return Books(
         home=home,
         database=database,
         ledger=ledger,
         memory=Memory(
-            database, extractor=RuleExtractor(), embedder=embedder, recorder=entries, eraser=entries
+            database,
+            extractor=RuleExtractor(),
+            embedder=embedder,
+            recorder=entries,
+            eraser=entries,
+            keeper=keeper,
         ),
         embedder=embedder,
         budgets=Budgets(database),
         users=Users(database),
         settings=Settings(database, Seal(home)),
     )
+
+
+def session_store(home: Path, database: Database) -> SessionStore:
+    """Where sessions are kept, by settings."""
+    from crucible.agent.keeping.choosing import VARIABLE, choose_store
+    from crucible.user_file import gather
+
+    kept = gather(dict(os.environ), only="database").get(VARIABLE)
+    return choose_store(kept.text if kept else "", home=home, database=lambda: database)

@@ -174,6 +174,29 @@ def test_rewriting_replaces_messages_and_leaves_events(store: SessionStore) -> N
     run(play())
 
 
+def test_what_is_redacted_keeps_its_place_and_leaves_the_rest(store: SessionStore) -> None:
+    async def play() -> None:
+        events = [
+            Event(number=at, turn=1, kind="notice", at=2.0, data={"text": f"secretquux {at}"})
+            for at in (1, 2, 3)
+        ]
+        await store.append(record(), first=0, messages=MESSAGES, events=events)
+        await store.save(record("ses-2"))
+        new = replace(events[1], data={"text": "[forgotten]"})
+        await store.redact("ses-1", messages={0: UserMessage(text="[forgotten]")}, events=[new])
+        kept = await store.load("ses-1")
+        assert kept.messages == (UserMessage(text="[forgotten]"), *MESSAGES[1:])
+        assert kept.record == record()
+        assert await store.events("ses-1", after=0, limit=9) == (events[0], new, events[2])
+        await store.redact("ses-1", messages={}, events=())
+        assert (await store.load("ses-1")).messages == kept.messages
+        later = Event(number=4, turn=1, kind="notice", at=3.0, data={})
+        await store.append(record(), first=4, messages=(MESSAGES[0],), events=[later])
+        assert len((await store.load("ses-1")).messages) == 5
+
+    run(play())
+
+
 def test_deleting_leaves_nothing_and_others_alone(store: SessionStore) -> None:
     async def play() -> None:
         for name in ("ses-1", "ses-2"):

@@ -266,6 +266,8 @@ class Engine:
     async def events(self, session: str, *, after: int = 0) -> AsyncGenerator[Event, None]:
         """First those that are kept, then those to come, until the session is destroyed or the engine closed."""
         found = await self._find(session)
+        if await self._forgotten_since(found) is not None:
+            await found.journal.let_go()
         async with contextlib.aclosing(found.journal.watch(max(0, after))) as events:
             async for event in events:
                 yield event
@@ -287,7 +289,10 @@ class Engine:
 
     async def history(self, session: str) -> tuple[Message, ...]:
         async with self._lanes.enter("query"):
-            return tuple((await self._find(session)).messages)
+            found = await self._find(session)
+            if found.turn is None and await self._forgotten_since(found) is not None:
+                return (await self._parts.store.load(session)).messages
+            return tuple(found.messages)
 
     async def pin(self, session: str, position: int, *, is_pinned: bool = True) -> None:
         """What is pinned is kept word for word when the session is compacted."""
@@ -418,9 +423,16 @@ class Engine:
             return found
         if session not in self._records:
             raise SessionMissing(session[:64])
+        # Asked for first: what is forgotten meanwhile is noticed later.
+        forgotten = await self._parts.memory.forgotten(self._records[session].options.user)
         kept = await self._parts.store.load(session)
         # Another may have been quicker.
-        return self._sessions.get(session) or self._take_up(kept)
+        return self._sessions.get(session) or self._take_up(kept, forgotten)
+
+    async def _forgotten_since(self, session: Session) -> int | None:
+        """By this program or another; None if what is held here is what is kept."""
+        forgotten = await self._parts.memory.forgotten(session.user)
+        return forgotten if forgotten != session.forgotten else None
 
     def _check(self, options: SessionOptions) -> None:
         """Whether everything it names is there: better now than in the middle of a turn."""
@@ -433,8 +445,8 @@ class Engine:
         session = self._sessions.get(record.id)
         return session.facts() if session else facts_of(record, state_at_rest(record))
 
-    def _take_up(self, kept: Kept) -> Session:
-        session = Session(kept, self._parts.store, self._parts.workplaces)
+    def _take_up(self, kept: Kept, forgotten: int) -> Session:
+        session = Session(kept, self._parts.store, self._parts.workplaces, forgotten=forgotten)
         self._sessions[session.id] = session
         self._records[session.id] = kept.record
         return session
@@ -447,7 +459,8 @@ class Engine:
             raise EngineClosed
         record = new_record(session_id, options, parent=parent)
         await self._parts.store.save(record)
-        session = self._take_up(Kept(record=record, messages=(), last_event=0))
+        forgotten = await self._parts.memory.forgotten(options.user)
+        session = self._take_up(Kept(record=record, messages=(), last_event=0), forgotten)
         await self._parts.recorder.record(_born(session, step))
         return session
 
@@ -463,6 +476,9 @@ class Engine:
         if session.turn is not None or session.changing.locked():
             raise SessionBusy(session.id)
         async with session.changing:
+            if (forgotten := await self._forgotten_since(session)) is not None:
+                await session.read_again(forgotten)
+                self._asker.forget(session.id)
             yield
 
     def _go(self, session: Session, turn: Turn) -> None:

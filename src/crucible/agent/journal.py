@@ -87,6 +87,13 @@ class Journal:
             await self._store.rewrite(self._head(), messages)
             self._written_messages = len(messages)
 
+    async def let_go(self) -> None:
+        """What is written is read from the store from now on: it has other words there."""
+        async with self._writing:
+            unwritten = len(self._unwritten_events)
+            while len(self._recent) > unwritten:
+                self._recent.popleft()
+
     async def watch(self, after: int) -> AsyncGenerator[Event, None]:
         """Everything after a number, as long as there is a session; the kept ones first."""
         while True:

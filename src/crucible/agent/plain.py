@@ -56,6 +56,9 @@ class NoMemory:
     async def recall(self, user: str, session: str, text: str) -> Recollection:
         return Recollection()
 
+    async def forgotten(self, user: str) -> int:
+        return 0
+
     async def learn(
         self, user: str, session: str, turn: int, text: str, ask: Asks | None
     ) -> Learned:

@@ -26,6 +26,9 @@ class SessionMemory:
         )
         return Recollection(text=found.text, facts=facts)
 
+    async def forgotten(self, user: str) -> int:
+        return await self._memory.forgotten(user)
+
     async def learn(
         self, user: str, session: str, turn: int, text: str, ask: Asks | None
     ) -> Learned:

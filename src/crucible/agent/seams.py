@@ -125,6 +125,10 @@ class Learned:
 class Remembers(Protocol):
     async def recall(self, user: str, session: str, text: str) -> Recollection: ...
 
+    async def forgotten(self, user: str) -> int:
+        """Another number whenever something was forgotten since: what is kept of sessions may be other words now."""
+        ...
+
     async def learn(
         self, user: str, session: str, turn: int, text: str, ask: Asks | None
     ) -> Learned:

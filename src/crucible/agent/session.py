@@ -24,13 +24,17 @@ if TYPE_CHECKING:
 class Session:
     """One engine holds it. Only its turn changes messages while there is one."""
 
-    def __init__(self, kept: Kept, store: SessionStore, workplaces: Workplaces) -> None:
+    def __init__(
+        self, kept: Kept, store: SessionStore, workplaces: Workplaces, *, forgotten: int
+    ) -> None:
         self._workplaces = workplaces
         self._workplace: Workplace | None = None
         self.record = kept.record
         self.messages = list(kept.messages)
         self.turn: Turn | None = None
         self.changing = asyncio.Lock()
+        self._store = store
+        self.forgotten = forgotten
         self.journal = Journal(
             store,
             session=kept.record.id,
@@ -93,6 +97,13 @@ class Session:
             self.record, **{"context_tokens": 0, "context_messages": 0, **changes}
         )
         await self.journal.rewrite(messages)
+
+    async def read_again(self, forgotten: int) -> None:
+        """Somebody has taken words out of what is kept of it; the places are the same."""
+        await self.journal.write()
+        self.messages = list((await self._store.load(self.id)).messages)
+        await self.journal.let_go()
+        self.forgotten = forgotten
 
     def note_place(self) -> None:
         """Keeps the name of the sandbox once there is one, so that another process finds it again."""

@@ -143,6 +143,10 @@ class Conversations:
             lambda connection: records.remove_texts(connection, session, from_turn)
         )
 
+    async def redact(self, user: str, stays: Callable[[str, str], str]) -> None:
+        """Titles and texts become what `stays` of them, which is given the conversation and the text."""
+        await self._database.run(lambda connection: records.redact(connection, user, stays))
+
     async def gone(self, session: str) -> None:
         await self._database.run(lambda connection: records.remove(connection, session))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, insert, literal, select, tuple_, update
@@ -101,6 +102,20 @@ def put_text(connection: Connection, id: str, turn: int, role: Role, text: str) 
 def remove_texts(connection: Connection, id: str, from_turn: int) -> None:
     own = tables.texts.c
     connection.execute(delete(tables.texts).where(own.conversation == id, own.turn >= from_turn))
+
+
+def redact(connection: Connection, user: str, stays: Callable[[str, str], str]) -> None:
+    """`stays` is given the conversation and a text, and gives the text as it may stay."""
+    own = tables.texts.c
+    for row in connection.execute(
+        select(_table.id, _table.title).where(_table.user_id == user)
+    ).all():
+        if (title := stays(row.id, row.title)) != row.title:
+            change(connection, row.id, title=title)
+        said = select(own.turn, own.role, own.text).where(own.conversation == row.id)
+        for one in connection.execute(said).all():
+            if (text := stays(row.id, one.text)) != one.text:
+                put_text(connection, row.id, one.turn, one.role, text)
 
 
 def copy_texts(connection: Connection, id: str, other: str, up_to_turn: int) -> None:

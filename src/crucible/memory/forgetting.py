@@ -10,16 +10,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, or_, select, update
 
-from crucible.memory import records
+from crucible.memory import records, traces
 from crucible.memory.facts import Fact
 from crucible.memory.words import terms
 from crucible.store.tables.memory import memory_facts as facts
 from crucible.store.tables.memory import memory_summaries as summaries
-
-# They are in so many statements that they do not tell one from another.
-_COMMON = frozenset(
-    terms("lives works is named called prefers wants likes never always has their from now on")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +35,7 @@ def forget(connection: Connection, user: str, gone: Sequence[Fact]) -> Forgotten
     stored = select(facts.c.blobs).where(facts.c.user_id == user, facts.c.id.in_(ids))
     blobs = [name for names in connection.execute(stored).scalars() for name in names]
     records.erase(connection, user, ids, generation)
-    telling = {term for fact in gone for term in terms(fact.text)} - _COMMON
+    telling = {term for fact in gone for term in traces.telling(fact)}
     _clear_quotes(connection, user, gone, telling)
     sessions, more = _clear_summaries(connection, user, gone, telling)
     return Forgotten(

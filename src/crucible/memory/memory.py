@@ -23,7 +23,7 @@ from crucible.memory.forgetting import Forgotten
 from crucible.memory.pruning import Pruned
 from crucible.memory.recalling import MOST_ITEMS, Recalled, choose
 from crucible.memory.rules import find_facts
-from crucible.memory.seams import Embedder, Eraser, Extractor, Recorder
+from crucible.memory.seams import Embedder, Eraser, Extractor, Keeper, Recorder
 from crucible.memory.settling import Change, Said, settle
 from crucible.memory.shelf import Shelves
 from crucible.memory.vetting import check_name, keepable, speakable, vet
@@ -64,6 +64,7 @@ class Memory:
         embedder: Embedder | None = None,
         recorder: Recorder | None = None,
         eraser: Eraser | None = None,
+        keeper: Keeper | None = None,
         policy: Policy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -72,6 +73,7 @@ class Memory:
         self._embedder = embedder
         self._recorder = recorder
         self._eraser = eraser
+        self._keeper = keeper
         self._policy = policy or Policy()
         self._clock = clock
         self._shelves = Shelves(embedder.model if embedder else "")
@@ -215,7 +217,7 @@ class Memory:
         now = self._clock()
         pruned = await self._database.run(lambda c: pruning.prune(c, user, self._policy, now))
         if pruned.erased:
-            await self._forget(user, pruned.erased)
+            await self._drop(user, pruned.erased)
         return pruned
 
     async def export(self, user: str) -> dict[str, Any]:
@@ -331,7 +333,21 @@ class Memory:
 
         return await self._database.run(write)
 
+    async def forgotten(self, user: str) -> int:
+        """Another number whenever something was forgotten since."""
+        return (await self._database.read(lambda c: records.standing(c, user))).erased
+
     async def _forget(self, user: str, gone: Sequence[Fact]) -> Forgotten:
+        """From everywhere. What fails leaves the facts listed, to be forgotten again."""
+        if self._keeper is not None and gone:
+            await self._keeper.forget(user, gone)
+        forgotten = await self._drop(user, gone)
+        if not await self._database.purge():
+            raise ForgettingIncomplete(f"somebody else is using {self._database.place}")
+        return forgotten
+
+    async def _drop(self, user: str, gone: Sequence[Fact]) -> Forgotten:
+        """What memory itself has of them. Those that merely grew old go from nowhere else."""
         # Contents first: while one could not be erased, the fact is still listed and can be forgotten again.
         erased = [blob for fact in gone for blob in fact.blobs]
         await self._erase(erased)

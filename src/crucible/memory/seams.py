@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from crucible.memory.facts import Candidate
+from crucible.memory.facts import Candidate, Fact
 
 
 class Extractor(Protocol):
@@ -49,3 +49,11 @@ class Eraser(Protocol):
     """Removes a content for good; the ledger's hash of it stays. One that is not there is no error."""
 
     async def erase(self, blob: str) -> None: ...
+
+
+class Keeper(Protocol):
+    """Keeps what users said elsewhere: conversations, and the record of what was done in them."""
+
+    async def forget(self, user: str, gone: Sequence[Fact]) -> None:
+        """Takes out what tells of these facts. Can be called again. Raises where something may be left."""
+        ...

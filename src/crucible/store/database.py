@@ -74,6 +74,10 @@ class Database:
         """
         return await asyncio.get_running_loop().run_in_executor(self._writers, self._scrub)
 
+    async def purge(self) -> bool:
+        """As `scrub`, and writes the file anew: where rows were moved about, pages keep copies of them."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, self._purge)
+
     def open(self) -> None:
         """Reaches it and brings it up to date; `run` and the others do so themselves."""
         with translated(self.place):
@@ -97,6 +101,14 @@ class Database:
             self._readers = _threads(_READERS)
         if engine is not None:
             engine.dispose()
+
+    def _purge(self) -> bool:
+        if self._is_file:
+            with translated(self.place):
+                engine = self._open()
+                with self._writing, contextlib.closing(engine.raw_connection()) as connection:
+                    connection.cursor().execute("VACUUM")
+        return self._scrub()
 
     def _scrub(self) -> bool:
         if not self._is_file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -104,6 +104,12 @@ class SessionStore(Protocol):
 
     async def rewrite(self, record: SessionRecord, messages: Sequence[Message]) -> None:
         """All messages anew: after compacting, clearing or rewinding."""
+        ...
+
+    async def redact(
+        self, session: str, *, messages: Mapping[int, Message], events: Sequence[Event]
+    ) -> None:
+        """These in the places of those that are there, which no file of this store has afterwards. The head stays."""
         ...
 
     async def load(self, session: str) -> Kept:

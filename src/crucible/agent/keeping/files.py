@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from crucible.errors import SessionMissing, StateDamaged
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _LONGEST_LINE = 64 << 20
 _NUMBER = b'{"number":'
+_LOCK = ".lock"
 
 T = TypeVar("T")
 
@@ -78,18 +80,32 @@ class JsonFiles:
 
         await self._do(record.id, work)
 
+    async def redact(
+        self, session: str, *, messages: Mapping[int, Message], events: Sequence[Event]
+    ) -> None:
+        changed = {event.number: event for event in events}
+
+        def work(place: Path) -> None:
+            if messages:
+                kept = {**_read_messages(place), **messages}
+                lines = [
+                    _line({"at": at, "message": message_form.to_json(kept[at])})
+                    for at in sorted(kept)
+                ]
+                _replace(place / "messages.jsonl", b"".join(lines))
+            if changed:
+                told = (event_from_json(line) for line in _lines(place / "events.jsonl"))
+                left = [_line(event_to_json(changed.get(one.number, one))) for one in told]
+                _replace(place / "events.jsonl", b"".join(left))
+
+        await self._do(session, work)
+
     async def load(self, session: str) -> Kept:
         def work(place: Path) -> Kept:
             record = _read_head(place)
             if record is None:
                 raise SessionMissing(session)
-            kept: dict[int, Message] = {}
-            for line in _lines(place / "messages.jsonl"):
-                at = int(line["at"])
-                # Written again after a crash: what came after the first writing is not of this history.
-                for later in [one for one in kept if one >= at]:
-                    del kept[later]
-                kept[at] = message_form.from_json(line["message"])
+            kept = _read_messages(place)
             if sorted(kept) != list(range(len(kept))):
                 raise StateDamaged(f"Session {session!r} lacks messages in {place}")
             last = 0
@@ -165,7 +181,25 @@ class JsonFiles:
         if not _ID.fullmatch(session):
             raise SessionMissing(session[:64])
         async with self._guards.setdefault(session, asyncio.Lock()):
-            return await asyncio.to_thread(work, self._root / session)
+            return await asyncio.to_thread(self._alone, session, work)
+
+    def _alone(self, session: str, work: Callable[[Path], T]) -> T:
+        """Another program may take words out of a file while this one adds to it."""
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._root / _LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return work(self._root / session)
+
+
+def _read_messages(place: Path) -> dict[int, Message]:
+    kept: dict[int, Message] = {}
+    for line in _lines(place / "messages.jsonl"):
+        at = int(line["at"])
+        # Written again after a crash: what came after the first writing is not of this history.
+        for later in [one for one in kept if one >= at]:
+            del kept[later]
+        kept[at] = message_form.from_json(line["message"])
+    return kept
 
 
 def _write_head(place: Path, record: SessionRecord) -> None:

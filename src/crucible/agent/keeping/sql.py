@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
@@ -73,6 +73,25 @@ class SqlSessions:
             _drop_messages(connection, record.id, 0)
             if rows:
                 connection.execute(insert(tables.messages), rows)
+
+        await self._database.run(work)
+
+    async def redact(
+        self, session: str, *, messages: Mapping[int, Message], events: Sequence[Event]
+    ) -> None:
+        def work(connection: Connection) -> None:
+            message, event = tables.messages.c, tables.events.c
+            for position, changed in messages.items():
+                place = update(tables.messages).where(
+                    message.session == session, message.position == position
+                )
+                body = _text(message_form.to_json(changed))
+                connection.execute(place.values(body=body))
+            for told in events:
+                place = update(tables.events).where(
+                    event.session == session, event.number == told.number
+                )
+                connection.execute(place.values(body=_text(event_to_json(told))))
 
         await self._database.run(work)
 
