@@ -189,6 +189,11 @@ class Unkept:
     async def rewrite(self, record: SessionRecord, messages: Sequence[Message]) -> None:
         pass
 
+    async def redact(
+        self, session: str, *, messages: Mapping[int, Message], events: Sequence[Event]
+    ) -> None:
+        pass
+
     async def load(self, session: str) -> Kept:
         raise SessionMissing(session[:64])
 
