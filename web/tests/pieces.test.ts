@@ -116,8 +116,9 @@ describe("calls", () => {
 });
 
 describe("options of a new chat", () => {
+  const used = { agent: "u:m", chat: "u:m", memory: "u:m" };
   const settings = {
-    models: { memory: "m:small" },
+    models: { agent: "", chat: "", memory: "m:small", used },
     policy: { allow: ["a"], ask: ["b"], deny: ["c"] },
   };
   it("leave the user's own rules in force", () => {

@@ -4,6 +4,7 @@ import { useMemo, useState } from "react";
 import { API, get, post, send } from "@/api/client";
 import { useLoad } from "@/api/load";
 import { asProblem, type Problem } from "@/api/problem";
+import { Link } from "@/router";
 import { Badge, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
@@ -92,7 +93,25 @@ export function Changes({
       }
     >
       {problem && <ProblemNote problem={problem} />}
-      {changes.problem && <ProblemNote problem={changes.problem} />}
+      {changes.problem?.status === 422 && (
+        <EmptyState
+          icon="folder"
+          title="This chat works on no directory of yours"
+          action={
+            <Link
+              href={`/sandboxes/${encodeURIComponent(sandbox)}`}
+              className="text-accent text-sm underline underline-offset-2"
+            >
+              Look into its sandbox
+            </Link>
+          }
+        >
+          Choose a directory when you begin a chat; what is changed in its copy is shown here.
+        </EmptyState>
+      )}
+      {changes.problem && changes.problem.status !== 422 && (
+        <ProblemNote problem={changes.problem} />
+      )}
       {changes.isLoading && <Waiting text="Comparing" />}
       {changes.data && all.length === 0 && (
         <EmptyState icon="diff" title="Nothing is changed">

@@ -1,6 +1,7 @@
 /** What a conversation is begun with, and what of it can be changed later. */
 
 import { type FormEvent, useState } from "react";
+import { useUser } from "@/api/session";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { Field } from "@/ui/field";
@@ -16,6 +17,8 @@ export interface Options {
   asksFirst: boolean;
   /** A snapshot before each step, so that one can go back. */
   keepsSteps: boolean;
+  /** Of the host, to be copied into the sandbox. */
+  directory: string;
 }
 
 const KEY = "crucible-models";
@@ -23,7 +26,13 @@ const MOST_KEPT = 6;
 const HANDING_OVER = "publish(*)";
 const RUNNING = ["bash(*)", "python(*)", "write(*)", "edit(*)"];
 
-export const USUAL: Options = { model: "", thinking: "off", asksFirst: false, keepsSteps: false };
+export const USUAL: Options = {
+  model: "",
+  thinking: "off",
+  asksFirst: false,
+  keepsSteps: false,
+  directory: "",
+};
 
 /** A section that is named goes before the user's settings, so what they say is said again with it. */
 export function toWanted(
@@ -47,6 +56,7 @@ export function toWanted(
         }
       : {}),
     ...(options.keepsSteps ? { checkpoints: { is_on: true } } : {}),
+    ...(options.directory ? { sandbox: { directory: options.directory } } : {}),
   };
 }
 
@@ -63,6 +73,8 @@ export function OptionsBar({
   isNew: boolean;
 }) {
   const [isNaming, setNaming] = useState(false);
+  const [isPlacing, setPlacing] = useState(false);
+  const mayReadHost = useUser()?.role === "admin";
   const shown = options.model || usual;
   const known = [...new Set([options.model, ...keptModels()])].filter(Boolean);
   return (
@@ -128,7 +140,31 @@ export function OptionsBar({
             isOn={options.keepsSteps}
             onChange={(keepsSteps) => onChange({ ...options, keepsSteps })}
           />
+          {mayReadHost && (
+            <Button
+              look="quiet"
+              size="s"
+              icon="folder"
+              title={options.directory || "Work on a copy of a directory of this machine"}
+              onClick={() => setPlacing(true)}
+              className={options.directory ? "max-w-40 text-accent" : ""}
+            >
+              <span className="truncate">
+                {options.directory.split("/").filter(Boolean).at(-1) ?? "Directory"}
+              </span>
+            </Button>
+          )}
         </>
+      )}
+      {isPlacing && (
+        <ChooseDirectory
+          directory={options.directory}
+          onClose={() => setPlacing(false)}
+          onChoose={(directory) => {
+            onChange({ ...options, directory });
+            setPlacing(false);
+          }}
+        />
       )}
       {isNaming && (
         <NameModel
@@ -195,6 +231,52 @@ function NameModel({ onName, onClose }: { onName: (model: string) => void; onClo
           placeholder="provider:name"
           about="Its provider and its name, such as anthropic:claude-sonnet-4-5"
           onChange={(event) => setName(event.target.value)}
+        />
+        <div className="flex justify-end gap-2">
+          <Button onClick={onClose}>Cancel</Button>
+          <Button type="submit" look="primary" disabled={!isGood}>
+            Use it
+          </Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function ChooseDirectory({
+  directory,
+  onChoose,
+  onClose,
+}: {
+  directory: string;
+  onChoose: (directory: string) => void;
+  onClose: () => void;
+}) {
+  const [path, setPath] = useState(directory);
+  const isGood = path.trim() === "" || path.trim().startsWith("/");
+  return (
+    <Dialog
+      isOpen
+      onClose={onClose}
+      title="Work on a directory"
+      about="The sandbox gets a copy. You see what it changed as a diff, and write back what you like, file by file."
+    >
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (isGood) onChoose(path.trim());
+        }}
+      >
+        <Field
+          label="Directory of the machine that the server runs on"
+          value={path}
+          autoFocus
+          maxLength={4096}
+          placeholder="/home/you/project"
+          fault={isGood ? "" : "Give the whole path, from / on"}
+          about="Empty for none"
+          onChange={(event) => setPath(event.target.value)}
         />
         <div className="flex justify-end gap-2">
           <Button onClick={onClose}>Cancel</Button>

@@ -18,13 +18,16 @@ export function useContextUsage(id: string | null, moment: string): Loaded<Conte
   return useLoad(key, (signal) => get<ContextUsage>(`/sessions/${id}/context`, { signal }));
 }
 
-export interface ChatSettings {
-  models: { agent?: string | null; chat?: string | null; memory?: string | null };
-  policy: { allow: string[]; ask: string[]; deny: string[] };
-}
+/** Of the user's settings, what a chat begins with. */
+export type ChatSettings = Pick<components["schemas"]["SettingsTold"], "models" | "policy">;
 
 export function useChatSettings(): ChatSettings | undefined {
   return useLoad("settings", (signal) => get<ChatSettings>("/settings", { signal })).data;
+}
+
+/** What answers where nobody names a model. */
+export function usualModel(settings: ChatSettings | undefined): string {
+  return settings?.models.used.agent ?? "";
 }
 
 export function isEmbedded(model: string | null | undefined): boolean {

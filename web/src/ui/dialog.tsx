@@ -23,14 +23,13 @@ export function Dialog({ isOpen, onClose, title, about, children, footer, isWide
           className={`animate-rise fixed inset-x-3 top-[8vh] z-40 mx-auto flex max-h-[84vh] flex-col rounded-xl border bg-raised shadow-pop ${isWide ? "max-w-5xl" : "max-w-lg"}`}
           {...(about ? {} : { "aria-describedby": undefined })}
         >
-          <header className="flex items-start gap-3 px-5 pt-4 pb-2">
-            <div className="min-w-0 flex-1">
+          <header className="px-5 pt-4 pb-2">
+            <div className="min-w-0 pr-9">
               <Radix.Title className="font-semibold text-base">{title}</Radix.Title>
               {about && (
                 <Radix.Description className="mt-1 text-muted text-sm">{about}</Radix.Description>
               )}
             </div>
-            <IconButton label="Close" icon="close" onClick={onClose} />
           </header>
           <div className="min-h-0 flex-1 overflow-auto px-5 pb-4">{children}</div>
           {footer && (
@@ -38,6 +37,13 @@ export function Dialog({ isOpen, onClose, title, about, children, footer, isWide
               {footer}
             </footer>
           )}
+          {/* Last, so that what the dialog is for has the focus first. */}
+          <IconButton
+            label="Close"
+            icon="close"
+            onClick={onClose}
+            className="absolute top-3 right-3"
+          />
         </Radix.Content>
       </Radix.Portal>
     </Radix.Root>

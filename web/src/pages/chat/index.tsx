@@ -16,7 +16,13 @@ import { ChatHeader } from "@/chat/header";
 import { type Conversation, loadConversations, useConversations } from "@/chat/list";
 import { type Options, OptionsBar, toWanted, USUAL } from "@/chat/options";
 import { isUnderWay } from "@/chat/reducer";
-import { isEmbedded, useChatSettings, useContextUsage, useSessionFacts } from "@/chat/session";
+import {
+  isEmbedded,
+  useChatSettings,
+  useContextUsage,
+  useSessionFacts,
+  usualModel,
+} from "@/chat/session";
 import { TurnView } from "@/chat/turn-view";
 import type { Chat } from "@/chat/turns";
 import { useChat } from "@/chat/use-chat";
@@ -40,7 +46,7 @@ function New() {
   const [isSending, setSending] = useState(false);
   const attaching = useAttachments();
   const settings = useChatSettings();
-  const usual = settings?.models.agent ?? "";
+  const usual = usualModel(settings);
 
   const begin = async () => {
     setSending(true);
@@ -208,7 +214,7 @@ function Existing({ id }: { id: string }) {
               </Button>
             </p>
           )}
-          {isEmbedded(last?.model || model || settings?.models.agent) && <EmbeddedBanner />}
+          {isEmbedded(last?.model || model || usualModel(settings)) && <EmbeddedBanner />}
           <Composer
             text={text}
             onText={setText}
@@ -222,7 +228,7 @@ function Existing({ id }: { id: string }) {
               <OptionsBar
                 options={options}
                 onChange={choose}
-                usual={settings?.models.agent ?? ""}
+                usual={usualModel(settings)}
                 isNew={false}
               />
             }
