@@ -232,7 +232,8 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
         workplaces=SandboxPlaces(
             SandboxRoom(
                 manager=service.manager, executions=service.executions, snapshots=service.snapshots
-            )
+            ),
+            environment,
         ),
         toolbox=SessionTools(Shelf(home), Programs(home), servers),
         judge=PolicyJudge(),

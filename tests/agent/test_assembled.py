@@ -16,7 +16,7 @@ from crucible.agent.keeping.base import OpenTurn
 from crucible.agent.keeping.files import JsonFiles
 from crucible.agent.keeping.looking import may_have_open_turns
 from crucible.agent.keeping.sql import SqlSessions
-from crucible.agent.options import SessionOptions
+from crucible.agent.options import SandboxWish, SessionOptions
 from crucible.agent.session import new_record
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
@@ -51,6 +51,38 @@ def test_the_program_has_an_engine_that_talks(
             service.manager.records.close()
 
     run(play())
+
+
+def test_the_value_of_a_sessions_secret_is_kept_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = "sk-nobody-may-read-this"
+    monkeypatch.setenv("LLM_PROVIDER", "scripted")
+    monkeypatch.setenv("CRUCIBLE_CONFIG", "/dev/null")
+    monkeypatch.setenv("MY_KEY", value)
+    options = SessionOptions(sandbox=SandboxWish(secrets=("MY_KEY:api.anthropic.com",)))
+
+    async def play() -> None:
+        service = Service(assemble.manager(Config(home=tmp_path)))
+        engine = await assemble.engine(service)
+        try:
+            session = await engine.create_session(options)
+            await engine.generate(session.id, "hello")
+            told = [repr(await engine.session(session.id)), repr(await engine.history(session.id))]
+            async for event in engine.events(session.id):
+                told.append(repr(event))
+                if event.kind == "turn-ended":
+                    break
+            assert value not in "".join(told)
+            assert "MY_KEY:api.anthropic.com" in told[0]
+        finally:
+            await engine.close()
+            service.manager.records.close()
+
+    run(play())
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(kept) > 3
+    assert [path for path in kept if value.encode() in path.read_bytes()] == []
 
 
 def test_a_database_that_the_users_file_names_may_have_sessions(

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from crucible import assemble
-from crucible.agent.options import CheckpointWish, SandboxWish, SessionOptions
+from crucible.agent.options import (
+    CheckpointWish,
+    SandboxWish,
+    SessionOptions,
+    options_from_json,
+)
 from crucible.agent.places.checkpoints import Checkpoints
 from crucible.agent.places.opening import SandboxRoom, Wanted
 from crucible.agent.places.wishes import SandboxPlaces, wanted_of
@@ -96,6 +101,44 @@ def test_what_cannot_be_is_refused(tmp_path: Path, room: SandboxRoom) -> None:
         with pytest.raises(error):
             places.check(SessionOptions(sandbox=wish))
     places.check(SessionOptions())
+
+
+def test_secrets_are_taken_from_the_programs_own_variables(room: SandboxRoom) -> None:
+    known = {"ANTHROPIC_API_KEY": "sk-the-value", "OTHER": "unasked"}
+    wish = SandboxWish(secrets=("ANTHROPIC_API_KEY:api.anthropic.com", "GONE:example.com:x-key"))
+    wanted = wanted_of(SessionOptions(sandbox=wish), (), known)
+    assert wanted.spec.network == "allowlist"
+    assert wanted.spec.secrets == (
+        "ANTHROPIC_API_KEY:api.anthropic.com:x-api-key",
+        "GONE:example.com:x-key",
+    )
+    assert [secret.value for secret in wanted.secrets] == ["sk-the-value"]
+    assert "sk-the-value" not in repr(wanted) + repr(wish)
+    with pytest.raises(BadSetting, match="GONE has no value"):
+        SandboxPlaces(room, known).check(SessionOptions(sandbox=wish))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KEY=sk-value:example.com",
+        "KEY",
+        "KEY:",
+        ":example.com",
+        "KEY:a b",
+        "K" * 600 + ":x.org",
+        "KEY:x\n.org",
+    ],
+)
+def test_a_value_has_no_place_among_a_sessions_secrets(text: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        SandboxWish(secrets=(text,))
+    assert "sk-value" not in caught.value.message + caught.value.hint
+    with pytest.raises(BadSetting) as caught:
+        options_from_json({"sandbox": {"secrets": [text]}})
+    assert "sk-value" not in caught.value.message + caught.value.hint
+    with pytest.raises(BadSetting):
+        SandboxWish(secrets=("KEY:example.com",) * 33)
 
 
 def test_a_sandbox_is_called_after_its_session(room: SandboxRoom) -> None:

@@ -215,3 +215,20 @@ async def _waiting(session: AsyncSession) -> Any:
         while not (found := await session.approvals()):  # noqa: ASYNC110 - nobody could wake us
             await asyncio.sleep(0.02)
     return found[0]
+
+
+async def test_only_the_hosts_own_user_lends_secrets_to_a_session(stage: Stage) -> None:
+    """Whoever chooses the host that a secret is bound to reads its value there."""
+    asked = {"sandbox": {"secrets": ["PATH:example.com"]}}
+    async with stage.server.client(Scope.RUN) as runner, stage.server.client() as admin:
+        refused = await runner.post("/api/v1/sessions", json=asked)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        refused = await runner.post("/api/v1/chat", json={"prompt": "hi", "options": asked})
+        assert refused.status_code == 403
+        for given in ("KEY=sk-the-value:example.com", "K" * 9000 + ":sk-the-value"):
+            bad = await admin.post("/api/v1/sessions", json={"sandbox": {"secrets": [given]}})
+            assert bad.status_code in (400, 422)
+            assert "sk-the-value" not in bad.text
+        made = await admin.post("/api/v1/sessions", json=asked)
+        assert made.status_code == 201
+        await admin.delete(f"/api/v1/sessions/{made.json()['id']}")

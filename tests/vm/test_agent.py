@@ -16,11 +16,14 @@ from tests.conftest import Run
 from crucible import assemble
 from crucible.agent.engine import Engine
 from crucible.agent.facts import ApprovalAnswer
-from crucible.agent.options import CheckpointWish, PolicyRules, SessionOptions
+from crucible.agent.options import CheckpointWish, PolicyRules, SandboxWish, SessionOptions
+from crucible.agent.places.wishes import SandboxPlaces
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
 
 pytestmark = pytest.mark.vm
+
+SECRET, VALUE = "MODEL_KEY", "sk-nobody-may-read-this"
 
 
 class Stage:
@@ -30,6 +33,10 @@ class Stage:
         self.service = service
         self.model = Played()
         parts = assemble._engine_parts(service)
+        places = parts.workplaces
+        assert isinstance(places, SandboxPlaces)
+        self.room = places._room
+        places._environment = {SECRET: VALUE}
         self.engine = Engine(replace(parts, models=OneModel(self.model)))
 
 
@@ -110,5 +117,42 @@ def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run) -> None:
         assert results(await stage.engine.history(session.id))[-1].startswith("one")
         await stage.engine.destroy(session.id)
         assert stage.service.manager.records.snapshots() == []
+
+    run(play())
+
+
+def test_a_sessions_secret_is_used_inside_and_is_nowhere(stage: Stage, run: Run) -> None:
+    """Programs have a placeholder and the provider's endpoint; the value is in no process, file, event or record."""
+    look = "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; grep -rs sk-nobody /run /etc /workspace /tmp; true"
+
+    async def play() -> None:
+        stage.model.lines = [Say(calls=(call("bash", command=look),)), Say(text="Nothing.")]
+        wish = SandboxWish(secrets=(f"{SECRET}:api.anthropic.com",))
+        session = await stage.engine.create_session(
+            SessionOptions(memory=False, sandbox=wish, policy=PolicyRules(default="allow"))
+        )
+        await stage.engine.generate(session.id, "run it")
+        seen = results(await stage.engine.history(session.id))[-1]
+        assert f"{SECRET}=crucible-secret-model-key-" in seen
+        assert "ANTHROPIC_BASE_URL=http://anthropic.crucible.internal" in seen
+        told = [seen, repr(await stage.engine.session(session.id))]
+        async for event in stage.engine.events(session.id):
+            told.append(repr(event))
+            if event.kind == "turn-ended":
+                break
+        assert VALUE not in "".join(told)
+        held = stage.service.manager.running(f"agent-{session.id}")
+        assert VALUE not in repr(held.record)
+        home = stage.service.manager.config.home
+        places = (home / "ledger", home / "crucible.db", home / "records.sqlite")
+        files = [
+            path
+            for place in (*places, home / "crucible.db-wal", home / "records.sqlite-wal")
+            for path in (place.rglob("*") if place.is_dir() else [place])
+            if path.is_file()
+        ]
+        files += list(held.record.directory.rglob("*.json"))
+        assert [path for path in files if VALUE.encode() in path.read_bytes()] == []
+        await stage.engine.destroy(session.id)
 
     run(play())

@@ -16,6 +16,9 @@ _MOST_LABELS = 64
 _LONGEST_MODEL = 256
 _MOST_ITERATIONS = 1000
 _LONGEST_APPROVAL_S = 7 * 24 * 3600.0
+_MOST_SECRETS = 32
+_LONGEST_SECRET = 512
+_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}:[A-Za-z0-9*._:!#$&'+^`|~-]+", re.ASCII)
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}")
 
 
@@ -25,6 +28,7 @@ class SandboxWish:
 
     `directory` is one of this host whose files are copied into the workspace; `network` is `none` or `full`, and
     `hosts` are the only ones that may be reached otherwise. `provider` and `fallback` say where it may run.
+    `secrets` are `NAME:HOST[:HEADER]`: names of variables of the program that holds the sandboxes, never their values.
     """
 
     image: str = ""
@@ -37,6 +41,10 @@ class SandboxWish:
     environment: Mapping[str, str] = field(default_factory=dict)
     provider: str = ""
     fallback: str = ""
+    secrets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_secrets(self.secrets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +147,18 @@ def _plain(changes: Mapping[str, Any]) -> dict[str, Any]:
         name: asdict(value) if hasattr(value, "__dataclass_fields__") else value
         for name, value in changes.items()
     }
+
+
+def _check_secrets(secrets: tuple[str, ...]) -> None:
+    """What is wrong is said without it: somebody may have written a value."""
+    if len(secrets) > _MOST_SECRETS:
+        raise BadSetting(f"There are more than {_MOST_SECRETS} secrets")
+    for text in secrets:
+        if len(text) > _LONGEST_SECRET or not _SECRET.fullmatch(text):
+            raise BadSetting(
+                "A secret of a session is no NAME:HOST[:HEADER]",
+                hint="Its value is not written here: it is the variable NAME of the program that holds the sandboxes",
+            )
 
 
 def _check(options: SessionOptions) -> None:

@@ -21,9 +21,12 @@ _EGRESS = {"network", "hosts"}
 
 
 async def session_options(domain: Domain, asked: SessionWanted, caller: Caller) -> SessionOptions:
-    """Raises Forbidden for a directory of the host that the caller may not read."""
+    """Raises Forbidden for a directory or secrets of the host that the caller may not read."""
     if asked.sandbox.directory and not caller.scope.includes(Scope.ADMIN):
         raise Forbidden("Files of the host need a token with scope 'admin'")
+    if asked.sandbox.secrets and not caller.scope.includes(Scope.ADMIN):
+        # Whoever chooses the host reads the value there.
+        raise Forbidden("Secrets of the host need a token with scope 'admin'")
     settings = await (await domain.books.get()).settings.get(caller.user)
     return options_from_json({**merged(asked, settings, _skills(domain)), "user": caller.user})
 

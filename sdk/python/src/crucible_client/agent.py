@@ -21,7 +21,8 @@ class SessionOptions(TypedDict, total=False):
 
     `models` names one per purpose (`agent`, `chat`, `memory`) as `provider:name`. `policy` has the lists `allow`, `ask`
     and `deny`; `budget` the limits `tokens`, `usd`, `sandbox_s`, `iterations`, `calls`; `sandbox` what the session's
-    sandbox is like: `image`, `network`, `hosts`, `directory`, `memory_mib`, `cpus`, `disk_mib`, `environment`.
+    sandbox is like: `image`, `network`, `hosts`, `directory`, `memory_mib`, `cpus`, `disk_mib`, `environment`,
+    `secrets` (`NAME:HOST`, by variables of the server).
     `checkpoints` has `is_on` and `keep`.
     """
 

@@ -29,6 +29,7 @@ OPTIONS = (
     ),
     Option("image", "what its sandbox starts from", metavar="IMAGE"),
     Option("allow", "a host that its sandbox may reach", metavar="HOST", is_repeatable=True),
+    Option("secret", "NAME:HOST, a variable here; used inside, never seen there", metavar="SECRET", is_repeatable=True),
     Option("dir", "a directory that is copied into its workspace (default: WORKSPACE)", metavar="DIR"),
     Option("permit", "calls that need no asking, like 'bash(git *)'", metavar="PATTERN", is_repeatable=True),
     Option("forbid", "calls that are refused", metavar="PATTERN", is_repeatable=True),
@@ -102,6 +103,8 @@ def translated() -> Iterator[None]:
 
 def _sandbox(arguments: Arguments) -> dict[str, Any]:
     found: dict[str, Any] = {"hosts": arguments.values("allow")}
+    if secrets := arguments.values("secret"):
+        found["secrets"] = secrets
     if image := arguments.value("image"):
         found["image"] = image
     if directory := arguments.value("dir") or os.environ.get("WORKSPACE"):

@@ -70,6 +70,11 @@ class SandboxWanted(Asked):
     cpus: Annotated[int, Field(ge=0)] = 0
     disk_mib: Annotated[int, Field(ge=0)] = 0
     environment: Variables = {}
+    secrets: Annotated[list[str], Field(max_length=32)] = Field(
+        default=[],
+        description="NAME:HOST[:HEADER]: a variable of the server whose value requests to that host are given. "
+        "Never a value; needs `admin`",
+    )
 
 
 class CheckpointsWanted(Asked):
