@@ -77,7 +77,7 @@ function Prompt({ turn, canEdit, onEdit }: { turn: Turn; canEdit: boolean; onEdi
   return (
     <div className="mb-1 flex flex-col items-end">
       <div className="max-w-[min(85%,42rem)] rounded-2xl rounded-br-md bg-bubble px-4 py-2.5">
-        <h3 className="sr-only">You said</h3>
+        <h2 className="sr-only">You said</h2>
         <p className="whitespace-pre-wrap break-words leading-relaxed">{turn.prompt}</p>
         {turn.attachments.length > 0 && (
           <ul aria-label="Attached files" className="mt-2 flex flex-wrap gap-1.5">

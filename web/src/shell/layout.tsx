@@ -41,12 +41,13 @@ export function Layout({ children, isWide = false }: { children: ReactNode; isWi
           onClick={() => setOpen(false)}
         />
       )}
-      <div
+      <aside
         id="sidebar"
+        aria-label="Sidebar"
         className={`fixed inset-y-0 left-0 z-30 w-72 border-r bg-canvas transition-transform md:visible md:static md:w-64 md:translate-x-0 ${isOpen ? "" : "-translate-x-full invisible"}`}
       >
         <Sidebar onSearch={() => setAsking(true)} />
-      </div>
+      </aside>
       <div className="flex min-w-0 flex-1 flex-col">
         <div className="flex h-12 shrink-0 items-center gap-2 border-b px-2 md:hidden">
           <IconButton
