@@ -194,6 +194,7 @@ def may_have_open_turns(config: Config) -> bool:
 
 
 def _engine_parts(service: Service, books: Books | None = None) -> Parts:
+    from crucible.accounts.logins import is_trusted
     from crucible.accounts.prices import Prices
     from crucible.agent.hooks.chain import Hooks
     from crucible.agent.hooks.declared import declared_hooks
@@ -211,6 +212,7 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.agent.toolbox import SessionTools
     from crucible.books import open_books, session_store
     from crucible.conversations.conversations import Conversations
+    from crucible.mcp.own import OwnServers
     from crucible.mcp.settings import load_mcp_settings
     from crucible.mcp.toolset import McpTools
 
@@ -219,7 +221,8 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     books = books or open_books(home)
     database = books.database
     models = UserModels(load_settings(environment), books.settings.keys)
-    servers = McpTools(load_mcp_settings(environment), environment)
+    own = OwnServers(books.settings, partial(is_trusted, books.database))
+    servers = McpTools(load_mcp_settings(environment), environment, own)
 
     async def close() -> None:
         await models.close()

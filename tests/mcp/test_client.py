@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("run")
 _SERVERS = str(Path(__file__).with_name("servers.py"))
 
 # What runs in a sandbox without any package: the protocol of 2025, in a few lines.
-_IN_SANDBOX = """\
+IN_SANDBOX = """\
 import json, sys
 for line in sys.stdin:
     asked = json.loads(line)
@@ -137,7 +137,7 @@ async def test_tools_over_http_are_called(place: LocalWorkplace, http_server: st
 async def test_a_server_runs_in_the_sandbox_unless_it_is_told_otherwise(
     place: LocalWorkplace,
 ) -> None:
-    command = ("python3", "-u", "-c", _IN_SANDBOX)
+    command = ("python3", "-u", "-c", IN_SANDBOX)
     server = McpServer(name="inside", command=command, environment={"GIVEN": "yes"})
     async with _tools(place, server) as mcp:
         tools = await mcp.tools("s", None, place)

@@ -20,7 +20,9 @@ from crucible.store.tables.accounts import identities, logins, users, web_sessio
 
 # It goes into headers, logs and terminals of others: nothing but these.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
-_RESERVED: Final = frozenset(("local", "anybody", "root", "admin-of-this-machine"))
+# Whoever started the program: nobody signs in as that one.
+OWN_USER: Final = "local"
+_RESERVED: Final = frozenset((OWN_USER, "anybody", "root", "admin-of-this-machine"))
 
 
 class Role(StrEnum):
@@ -48,6 +50,18 @@ class Changes:
     role: Role | None = None
     plan: str | None = None
     is_disabled: bool | None = None
+
+
+async def is_trusted(database: Database, user: str) -> bool:
+    """Whether this user may do what the program's own may: whoever started it, and administrators."""
+    if user == OWN_USER:
+        return True
+    query = select(logins.c.user_id).where(
+        logins.c.user_id == user,
+        logins.c.role == str(Role.ADMIN),
+        logins.c.is_disabled.is_(False),
+    )
+    return await database.read(lambda connection: connection.execute(query).first() is not None)
 
 
 class Logins:

@@ -57,6 +57,8 @@ from crucible.errors import (
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from crucible.agent.workplace import Workplace
+
     Wanted = Schema | Mapping[str, Any] | type[BaseModel]
 
 _LONGEST_PROMPT = 1 << 20
@@ -397,6 +399,16 @@ class Engine:
         await self._prepare(user)
         models = models_of(self._parts.models, user)
         return {purpose: str(models.default(purpose)) for purpose in get_args(Purpose)}
+
+    @contextlib.asynccontextmanager
+    async def lend_workplace(self, options: SessionOptions) -> AsyncIterator[Workplace]:
+        """One of no session: its sandbox is opened on first need, and gone in the end."""
+        name = f"lent-{secrets.token_hex(8)}"
+        workplace = self._parts.workplaces.workplace(name, options, had_sandbox=False)
+        try:
+            yield workplace
+        finally:
+            await workplace.close()
 
     def lanes(self) -> tuple[LaneFacts, ...]:
         return self._lanes.facts()

@@ -18,7 +18,12 @@ class Servers(Protocol):
     """Tools of MCP servers, whose connections belong to a session."""
 
     async def tools(
-        self, session: str, wanted: Sequence[str] | None, workplace: Workplace
+        self,
+        session: str,
+        wanted: Sequence[str] | None,
+        workplace: Workplace,
+        *,
+        user: str = "",
     ) -> tuple[Tool, ...]: ...
 
     def failures(self, session: str) -> Mapping[str, str]: ...
@@ -40,7 +45,7 @@ class SessionTools:
         skills = SkillToolset(self._shelf, self._programs, options.skills)
         found = [*await self._builtin.tools(), *await skills.tools()]
         if self._servers is not None:
-            found += await self._servers.tools(session, options.mcp, workplace)
+            found += await self._servers.tools(session, options.mcp, workplace, user=options.user)
         by_name: dict[str, Tool] = {}
         for tool in found:
             by_name.setdefault(tool.spec.name, tool)

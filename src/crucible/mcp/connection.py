@@ -132,16 +132,9 @@ class Connection:
     async def _transport(self, stack: AsyncExitStack) -> Any:
         server = self.server
         if server.url:
-            import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
-            headers = {
-                name: self._environment.get(variable, "")
-                for name, variable in server.headers_env.items()
-            }
-            client = await stack.enter_async_context(
-                httpx2.AsyncClient(headers=headers, timeout=server.timeout_s)
-            )
+            client = await stack.enter_async_context(self._http())
             return streamable_http_client(server.url, http_client=client)
         if server.where == "host":
             from mcp import StdioServerParameters
@@ -165,6 +158,23 @@ class Connection:
         """What a server in the sandbox complained of, which mostly says why it ended."""
         complaints = clean(self._line.complaints).strip() if self._line is not None else ""
         return f"; it said: {complaints.splitlines()[-1][:_LONGEST_WORDS]}" if complaints else ""
+
+    def _http(self) -> Any:
+        import httpx2
+
+        from crucible.mcp import outward
+
+        server = self.server
+        headers = {
+            **server.headers,
+            **{
+                name: self._environment.get(variable, "")
+                for name, variable in server.headers_env.items()
+            },
+        }
+        if server.is_public_only:
+            return outward.client(headers, server.timeout_s, server.name)
+        return httpx2.AsyncClient(headers=headers, timeout=server.timeout_s)
 
 
 def _failed(name: str, error: BaseException, last_words: str) -> CrucibleError:

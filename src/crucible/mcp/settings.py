@@ -23,7 +23,7 @@ DYNAMIC = "MCP_DYNAMIC_DISCOVERY"
 MOST_SERVERS = 32
 USUAL_TIMEOUT_S = 60.0
 LONGEST_TIMEOUT_S = 3600.0
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
+SERVER_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _KEYS = ("command", "url", "where", "environment", "environment_from", "headers_env", "timeout_s")
 
 Where = Literal["sandbox", "host"]
@@ -34,7 +34,8 @@ class McpServer:
     """Reached by its standard input and output (`command`) or over HTTP (`url`).
 
     A command runs in the session's sandbox unless `where` says otherwise. `environment_from` names variables of this
-    host that it is given; `headers_env` maps headers of requests to variables with their values.
+    host that it is given; `headers_env` maps headers of requests to variables with their values, `headers` has values.
+    One that `is_public_only` is not reached at an address that only this machine and its network can reach.
     """
 
     name: str
@@ -44,7 +45,9 @@ class McpServer:
     environment: Mapping[str, str] = field(default_factory=dict)
     environment_from: tuple[str, ...] = ()
     headers_env: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_s: float = USUAL_TIMEOUT_S
+    is_public_only: bool = False
 
     @property
     def reaches_outside(self) -> bool:
@@ -92,7 +95,7 @@ def _place(environment: Mapping[str, str]) -> Path | None:
 
 def _server(name: str, table: object, file: str) -> McpServer:
     where = f"[server.{name[:40]}] of {file}"
-    if _NAME.fullmatch(name) is None:
+    if SERVER_NAME.fullmatch(name) is None:
         raise BadSetting(f"{file} names a server {name[:80]!r}", hint="Small letters, digits and -")
     if not isinstance(table, dict):
         raise BadSetting(f"{where} is no table")

@@ -11,6 +11,7 @@ from crucible.agent.tools.base import Tool
 from crucible.agent.workplace import Workplace
 from crucible.errors import CrucibleError
 from crucible.mcp.connection import Connection
+from crucible.mcp.own import OwnServers
 from crucible.mcp.settings import McpServer, McpSettings
 from crucible.mcp.tools import McpTool
 
@@ -18,18 +19,34 @@ _log = logging.getLogger(__name__)
 
 
 class McpTools:
-    def __init__(self, settings: McpSettings, environment: Mapping[str, str]) -> None:
+    """`own` has those that users have added for themselves, which go before the machine's of the same name."""
+
+    def __init__(
+        self,
+        settings: McpSettings,
+        environment: Mapping[str, str],
+        own: OwnServers | None = None,
+    ) -> None:
         self.settings = settings
+        self._own = own
         self._environment = environment
         self._connections: dict[str, dict[str, Connection]] = {}
         self._listed: dict[str, dict[str, tuple[Tool, ...]]] = {}
         self._failures: dict[str, dict[str, str]] = {}
 
     async def tools(
-        self, session: str, wanted: Sequence[str] | None, workplace: Workplace
+        self,
+        session: str,
+        wanted: Sequence[str] | None,
+        workplace: Workplace,
+        *,
+        user: str = "",
     ) -> tuple[Tool, ...]:
         """Of the servers that the session may use. One that fails has none, and the others work all the same."""
-        servers = [server for server in self.settings.servers if _is_wanted(server, wanted)]
+        known = {server.name: server for server in self.settings.servers}
+        if self._own is not None and user:
+            known |= {server.name: server for server in await self._own.of(user)}
+        servers = [server for server in known.values() if _is_wanted(server, wanted)]
         if not servers:
             return ()
         found = await asyncio.gather(
@@ -55,10 +72,16 @@ class McpTools:
         self, session: str, server: McpServer, workplace: Workplace
     ) -> tuple[Tool, ...]:
         listed = self._listed.setdefault(session, {})
-        if server.name in listed and not self.settings.is_dynamic:
-            return listed[server.name]
         connections = self._connections.setdefault(session, {})
         connection = connections.get(server.name)
+        if connection is not None and connection.server != server:
+            # It was removed, and another was added under its name.
+            del connections[server.name]
+            listed.pop(server.name, None)
+            await connection.close()
+            connection = None
+        if server.name in listed and not self.settings.is_dynamic:
+            return listed[server.name]
         if connection is None:
             connection = connections[server.name] = Connection(server, workplace, self._environment)
         failures = self._failures.setdefault(session, {})

@@ -26,6 +26,7 @@ from crucible.server.routes import (
     image_transfers,
     images,
     ledger,
+    mcp_servers,
     memory,
     metrics,
     network,
@@ -49,7 +50,7 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
-    memory, budgets, settings, conversations, chat, signing, users,
+    memory, budgets, settings, mcp_servers, conversations, chat, signing, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -66,6 +66,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.NothingToResume, 409),
     (errors.BudgetSpent, 402),
     (errors.ProbeFailed, 502),
+    (errors.McpFailed, 502),
     (errors.OwnServerMissing, 404),
     (errors.OwnServerTaken, 409),
     (errors.ContentGone, 410),

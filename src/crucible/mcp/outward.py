@@ -1,0 +1,61 @@
+"""HTTP to the public network alone, for servers that somebody named who may not reach what this machine reaches.
+
+The name is looked up here, all its addresses are judged, and one of those is dialled: between look and dial nobody
+can give another answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import httpx2
+
+from crucible.errors import AddressRefused, McpFailed
+from crucible.network.addresses import Kind, disguises, kind_of, parse_address
+
+_LOOKUP_S = 20.0
+
+
+async def public_address(host: str, port: int) -> str:
+    """One to dial. Raises AddressRefused, and OSError for a name that has none."""
+    async with asyncio.timeout(_LOOKUP_S):
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
+    addresses = [str(one[4][0]) for one in found]
+    for text in addresses:
+        address = parse_address(text)
+        if address is None or any(kind_of(one) is not Kind.PUBLIC for one in disguises(address)):
+            raise AddressRefused(host)
+    return addresses[0]
+
+
+class PublicOnly(httpx2.AsyncBaseTransport):
+    """Each request, also one that follows a redirect, is sent where its host was found to be."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            address = await public_address(url.host, port)
+        except (OSError, TimeoutError) as error:
+            raise McpFailed(self._name, f"{url.host} was not found: {error!s:.200}") from None
+        # The certificate is still that of the name; the field Host was written before.
+        request.extensions = {**request.extensions, "sni_hostname": url.host}
+        request.url = url.copy_with(host=address)
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def client(headers: dict[str, str], timeout_s: float, name: str) -> Any:
+    return httpx2.AsyncClient(
+        headers=headers, timeout=timeout_s, transport=PublicOnly(name), trust_env=False
+    )
