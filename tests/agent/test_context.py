@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,11 @@ from crucible.agent.messages import (
     UserMessage,
 )
 from crucible.agent.models.base import Profile, Usage
+from crucible.agent.remembering import SessionMemory
 from crucible.errors import BadSetting, ContextTooLong, ModelOverloaded
+from crucible.memory.memory import Memory
+from crucible.memory.rules import RuleExtractor
+from crucible.store.database import Database
 
 SMALL = Profile(context_tokens=2000, output_tokens=400)
 
@@ -42,7 +47,8 @@ def test_context_usage_is_what_the_model_last_said(tmp_path: Path) -> None:
 def test_compacting_keeps_what_is_pinned_and_what_is_recent(tmp_path: Path) -> None:
     async def play() -> None:
         talk = [Say(text=f"answer {number} " + "word " * 100) for number in range(6)]
-        async with scene(tmp_path, *talk, Say(text="We talked."), profile=SMALL) as stage:
+        folds = [Say(text="We began."), Say(text="We talked.")]
+        async with scene(tmp_path, *talk, *folds, profile=SMALL) as stage:
             session = await stage.session()
             for number in range(6):
                 await stage.engine.generate(session.id, f"hello {number}")
@@ -53,6 +59,9 @@ def test_compacting_keeps_what_is_pinned_and_what_is_recent(tmp_path: Path) -> N
             after = await stage.engine.history(session.id)
             assert isinstance(after[0], Summary)
             assert after[0].text == "We talked."
+            second = stage.model.asked[-1].messages[0]
+            assert isinstance(second, UserMessage)
+            assert second.text.startswith("Summary so far:\nWe began.\n\nMessages after it:\n")
             assert after[1] == before[0]
             assert after[-2:] == before[-2:]
             assert len(after) < len(before)
@@ -140,6 +149,44 @@ def test_a_small_model_is_shown_no_more_of_a_result_than_it_can_read(tmp_path: P
             assert len(shown) < 2000
             assert (shown.startswith("1\n2\n"), shown.endswith("4999\n5000")) == (True, True)
             assert "characters in the middle are left out" in shown
+
+    run(play())
+
+
+def test_a_rolling_summary_outlives_the_program_is_shown_and_folded_into_the_next(
+    tmp_path: Path,
+) -> None:
+    async def play() -> None:
+        database = Database(f"sqlite:///{tmp_path / 'crucible.db'}")
+        memory = Memory(database, extractor=RuleExtractor())
+        given: dict[str, Any] = {"profile": SMALL, "memory": SessionMemory(memory)}
+        talk = [Say(text=f"answer {number} " + "word " * 100) for number in range(4)]
+        async with scene(tmp_path, *talk, Say(text="We spoke of boats."), **given) as stage:
+            session = await stage.session()
+            for number in range(4):
+                await stage.engine.generate(session.id, f"hello {number}")
+            assert await stage.engine.compact(session.id)
+            shown = await memory.summary("local", session.id)
+            assert shown is not None
+            assert (shown.text, shown.covers) == ("We spoke of boats.", 4)
+        more = [Say(text=f"answer {number} " + "word " * 100) for number in range(4)]
+        folded = "Boats. Their password is hunter2. Then trams."
+        async with scene(tmp_path, *more, Say(text=folded), Say(text="Yes."), **given) as later:
+            history = await later.engine.history(session.id)
+            assert history[0] == Summary(text="We spoke of boats.", replaced=4)
+            for number in range(3):
+                await later.engine.generate(session.id, f"more {number}")
+            assert await later.engine.compact(session.id)
+            asked = later.model.asked[-1].messages[0]
+            assert isinstance(asked, UserMessage)
+            assert asked.text.startswith("Summary so far:\nWe spoke of boats.\n\n")
+            assert "hello 0" not in asked.text
+            (shown,) = await memory.summaries("local")
+            assert "hunter2" not in shown.text
+            assert shown.covers > 4
+            await later.engine.clear(session.id)
+            assert await memory.summaries("local") == []
+        database.close()
 
     run(play())
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from tests.memory.conftest import Answers, Blobs, Clock, SharedEmbedder
+from tests.memory.conftest import Blobs, Clock, SharedEmbedder
 
 from crucible.errors import ForgettingIncomplete, MemoryMissing
 from crucible.memory.memory import Memory
 from crucible.memory.rules import RuleExtractor
-from crucible.memory.summaries import Line, Summaries
 from crucible.store import engines
 from crucible.store.database import Database
 
@@ -44,13 +43,12 @@ async def test_after_forgetting_the_words_are_in_no_file(
         eraser=blobs,
         clock=clock,
     )
-    model = Answers({"summary": f"Ana told that {WORD} is her home."})
-    summaries = Summaries(file_database, model, recorder=blobs, eraser=blobs, clock=clock)
     # Many neighbours, so that pages split and are moved while the fact is there.
     for number in range(25):
         await memory.remember(ANA, f"Owns the boat number {number}", kind="fact")
     await memory.extract_turn(ANA, "s1", 1, SAID)
-    await summaries.roll(ANA, "s1", [Line(role="user", text=SAID)], keep=0)
+    told = f"Ana told that {WORD} is her home."
+    await memory.keep_summary(ANA, "s1", covers=1, text=told)
     for number in range(25):
         await memory.remember(ANA, f"Sold the house number {number}", kind="fact")
     (fact,) = [one for one in await memory.list(ANA) if WORD in one.text]
@@ -70,7 +68,7 @@ async def test_after_forgetting_the_words_are_in_no_file(
         await memory.find(ANA, fact.id)
     assert (await memory.recall(ANA, WORD, 1000)).items == ()
     assert WORD not in str(await memory.export(ANA))
-    assert await summaries.get(ANA, "s1") is None
+    assert await memory.summary(ANA, "s1") is None
     (name,) = [one for one in await memory.list(ANA) if one.attribute == "name"]
     assert (name.text, name.source.quote) == ("Is named Ana Sousa", "")
     file_database.close()

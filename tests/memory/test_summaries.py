@@ -1,101 +1,64 @@
-"""A long conversation's summary covers ever more of it, and never what is pinned."""
+"""What a long conversation was cut down to is kept for its user alone, without secrets and within bounds."""
 
 from __future__ import annotations
 
 import pytest
-from tests.memory.conftest import Answers, Blobs
 
-from crucible.errors import BadAnswer
-from crucible.memory.summaries import LONGEST_SUMMARY, Line, Summaries
-from crucible.store.database import Database
+from crucible.memory.memory import Memory
+from crucible.memory.summaries import LONGEST_SUMMARY, keepable_summary
 
 ANA = "ana"
 
 
-def _lines(count: int, pinned: int = -1) -> list[Line]:
-    return [
-        Line(
-            role="user" if number % 2 == 0 else "assistant",
-            text=f"message {number}",
-            is_pinned=number == pinned,
-        )
-        for number in range(count)
-    ]
+async def test_the_next_takes_the_place_of_the_one_before(memory: Memory) -> None:
+    await memory.keep_summary(ANA, "s1", covers=4, text="the first four")
+    await memory.keep_summary(ANA, "s1", covers=8, text="the first eight")
+    await memory.keep_summary(ANA, "s2", covers=2, text="another")
+    found = await memory.summary(ANA, "s1")
+    assert found is not None
+    assert (found.covers, found.text) == (8, "the first eight")
+    assert sorted(one.session for one in await memory.summaries(ANA)) == ["s1", "s2"]
 
 
-async def test_it_rolls_on_from_what_it_covers(database: Database) -> None:
-    model = Answers({"summary": "the first four"}, {"summary": "the first eight"})
-    summaries = Summaries(database, model)
-    first = await summaries.roll(ANA, "s1", _lines(6), keep=2)
-    assert (first.covers, first.text) == (4, "the first four")
-    second = await summaries.roll(ANA, "s1", _lines(10), keep=2)
-    assert (second.covers, second.text) == (8, "the first eight")
-    assert "the first four" in model.prompts[1]
-    assert "message 3" not in model.prompts[1]
-    assert "message 4" in model.prompts[1]
-    assert await summaries.get(ANA, "s1") == second
+async def test_it_is_of_one_user_and_goes_with_its_conversation(memory: Memory) -> None:
+    await memory.keep_summary(ANA, "s1", covers=4, text="boats")
+    assert await memory.summary("eve", "s1") is None
+    await memory.drop_summary("eve", "s1")
+    assert await memory.summary(ANA, "s1") is not None
+    await memory.drop_summary(ANA, "s1")
+    assert await memory.summary(ANA, "s1") is None
 
 
-async def test_nothing_new_asks_nothing(database: Database) -> None:
-    model = Answers({"summary": "all"})
-    summaries = Summaries(database, model)
-    for _ in range(3):
-        await summaries.roll(ANA, "s1", _lines(6), keep=2)
-    assert len(model.prompts) == 1
+async def test_nothing_is_kept_while_memory_is_off(memory: Memory) -> None:
+    await memory.set_enabled(ANA, False, session="s1")
+    await memory.keep_summary(ANA, "s1", covers=4, text="boats")
+    assert await memory.summaries(ANA) == []
 
 
-async def test_what_is_pinned_is_not_folded_in(database: Database) -> None:
-    model = Answers({"summary": "the rest"})
-    await Summaries(database, model).roll(ANA, "s1", _lines(6, pinned=2), keep=0)
-    assert "message 2" not in model.prompts[0]
-    assert "message 3" in model.prompts[0]
+async def test_it_goes_with_a_fact_that_it_tells_of(memory: Memory) -> None:
+    change = await memory.remember(ANA, "I live in Porto")
+    await memory.keep_summary(ANA, "s1", covers=4, text="They live in Porto.")
+    await memory.keep_summary(ANA, "s2", covers=4, text="It was about boats.")
+    await memory.forget(ANA, change.fact.id)
+    assert [one.session for one in await memory.summaries(ANA)] == ["s2"]
+    await memory.keep_summary(ANA, "s1", covers=6, text="About trams.")
+    assert len(await memory.summaries(ANA)) == 2
 
 
-async def test_a_shorter_conversation_is_summarized_anew(database: Database) -> None:
-    model = Answers({"summary": "old"}, {"summary": "new"})
-    summaries = Summaries(database, model)
-    await summaries.roll(ANA, "s1", _lines(10), keep=0)
-    rewound = await summaries.roll(ANA, "s1", _lines(4), keep=0)
-    assert (rewound.covers, rewound.text) == (4, "new")
-    assert "old" not in model.prompts[1]
+@pytest.mark.parametrize(
+    "written, kept",
+    [
+        (
+            "Works on boats. Their password is hunter2. Likes trams.",
+            "Works on boats. [left out] Likes trams.",
+        ),
+        ("  a\x1b[31mb\n\n c ", "a [31mb\n\nc"),
+        ("", ""),
+    ],
+)
+def test_neither_secrets_nor_what_a_terminal_obeys_is_kept(written: str, kept: str) -> None:
+    assert keepable_summary(written) == kept
 
 
-async def test_secrets_are_neither_shown_nor_kept(database: Database) -> None:
-    model = Answers({"summary": "Works on boats. Their password is hunter2. Likes trams."})
-    summaries = Summaries(database, model)
-    made = await summaries.roll(
-        ANA, "s1", [Line(role="user", text="Hello. My password is hunter2.")], keep=0
-    )
-    assert "hunter2" not in model.prompts[0]
-    assert made.text == "Works on boats. [left out] Likes trams."
-
-
-async def test_much_is_folded_in_parts_and_the_text_is_capped(database: Database) -> None:
-    model = Answers({"summary": "word " * 50_000})
-    lines = [Line(role="user", text="boats and trams " * 1000) for _ in range(20)]
-    made = await Summaries(database, model).roll(ANA, "s1", lines, keep=0)
-    assert len(model.prompts) > 1
-    assert max(map(len, model.prompts)) < 40_000
-    assert len(made.text) <= LONGEST_SUMMARY
-
-
-async def test_an_answer_without_a_summary_changes_nothing(database: Database) -> None:
-    strange: tuple[object, ...] = (None, {}, {"summary": 7}, {"summary": " "}, "text")
-    for answer in strange:
-        summaries = Summaries(database, Answers(answer))
-        with pytest.raises(BadAnswer):
-            await summaries.roll(ANA, "s1", _lines(4), keep=0)
-        assert await summaries.get(ANA, "s1") is None
-
-
-async def test_it_is_of_one_user_and_goes_with_its_conversation(
-    database: Database, blobs: Blobs
-) -> None:
-    summaries = Summaries(database, Answers({"summary": "boats"}), recorder=blobs, eraser=blobs)
-    await summaries.roll(ANA, "s1", _lines(4), keep=0)
-    assert await summaries.get("eve", "s1") is None
-    await summaries.delete("eve", "s1")
-    assert await summaries.get(ANA, "s1") is not None
-    await summaries.delete(ANA, "s1")
-    assert await summaries.get(ANA, "s1") is None
-    assert list(blobs.directory.iterdir()) == []
+def test_it_has_an_end() -> None:
+    assert len(keepable_summary("word " * 100_000)) <= LONGEST_SUMMARY

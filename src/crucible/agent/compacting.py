@@ -7,29 +7,33 @@ from dataclasses import replace
 from crucible.agent.asking import Asker
 from crucible.agent.compaction import (
     Cut,
-    as_transcript,
     choose_cut,
     dropped_note,
+    in_parts,
     is_pinned,
     joined,
     limit_of,
     room_for_recent,
+    summary_before,
 )
 from crucible.agent.facts import ContextUsage
 from crucible.agent.keeping.base import OpenTurn
 from crucible.agent.messages import UserMessage
 from crucible.agent.models.base import Model, Request
+from crucible.agent.parts import Parts
 from crucible.agent.prompts import SUMMARY
 from crucible.agent.session import Session
 from crucible.agent.tokens import estimate, estimate_messages
 from crucible.agent.turn import Turn
-from crucible.errors import ModelError
+from crucible.errors import CrucibleError, ModelError
+from crucible.memory.summaries import keepable_summary
 
 _SUMMARY_TOKENS = 1500
 
 
 class Compactor:
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, parts: Parts, asker: Asker) -> None:
+        self._parts = parts
         self._asker = asker
 
     async def make_room(self, session: Session, turn: Turn, model: Model) -> None:
@@ -52,7 +56,7 @@ class Compactor:
         if cut is None:
             return False
         before = context_usage(session, model).used_tokens
-        summary, how = await self._summary(session, turn, model, cut)
+        summary, how = await self._summary(session, model, cut)
         messages = joined(cut, summary)
         self._asker.forget(session.id)
         # Checkpoints name places in messages that are gone now.
@@ -72,26 +76,50 @@ class Compactor:
             },
         )
         await session.write()
+        if how == "summary":
+            await self._keep(session, cut.replaced, summary)
         return True
 
-    async def _summary(
-        self, session: Session, turn: Turn, model: Model, cut: Cut
-    ) -> tuple[str, str]:
-        room = model.profile.context_tokens - _SUMMARY_TOKENS - estimate(SUMMARY) - 64
+    async def _summary(self, session: Session, model: Model, cut: Cut) -> tuple[str, str]:
+        """The one before with what came after it folded in, part by part."""
+        text = summary_before(cut.old)
+        window = model.profile.context_tokens
+        room = window - 2 * _most_written(model) - estimate(SUMMARY) - 64
+        for part in in_parts(cut.old, max(room, 256)):
+            try:
+                folded = await self._fold(session, model, text, part)
+            except ModelError as error:
+                session.tell("notice", {"text": f"No summary could be had: {error.message}"})
+                folded = ""
+            if not folded:
+                return f"{text}\n\n{dropped_note(cut)}".strip(), "dropped"
+            text = folded
+        return text, "summary"
+
+    async def _fold(self, session: Session, model: Model, text: str, part: str) -> str:
+        told = f"Summary so far:\n{text}\n\nMessages after it:\n{part}" if text else part
         request = Request(
             system=SUMMARY,
-            messages=(UserMessage(text=as_transcript(cut.old, max(room, 256))),),
-            max_output_tokens=min(_SUMMARY_TOKENS, model.profile.output_tokens),
+            messages=(UserMessage(text=told),),
+            max_output_tokens=min(_most_written(model), model.profile.output_tokens),
         )
+        answered = await self._asker.ask_quietly(
+            session, model, request, purpose="summary", turn=_number(session)
+        )
+        return keepable_summary(answered.message.text)
+
+    async def _keep(self, session: Session, covers: int, text: str) -> None:
+        """For the user to see, who may want nothing to be remembered."""
+        if not session.options.memory:
+            return
         try:
-            answered = await self._asker.ask_quietly(
-                session, model, request, purpose="summary", turn=_number(session)
-            )
-        except ModelError as error:
-            session.tell("notice", {"text": f"No summary could be had: {error.message}"})
-            return dropped_note(cut), "dropped"
-        text = answered.message.text.strip()
-        return (text, "summary") if text else (dropped_note(cut), "dropped")
+            await self._parts.memory.summarized(session.user, session.id, covers=covers, text=text)
+        except CrucibleError as error:
+            session.tell("notice", {"text": f"The summary is not shown: {error.message}"})
+
+
+def _most_written(model: Model) -> int:
+    return min(_SUMMARY_TOKENS, model.profile.context_tokens // 4)
 
 
 def _moved(turn: OpenTurn | None, by: int) -> OpenTurn | None:

@@ -19,6 +19,7 @@ COMPACT_AT = 0.8
 _KEPT_SHARE = 0.25
 _LEAST_KEPT = 2
 _LONGEST_SHOWN = 4000
+_MOST_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +80,35 @@ def choose_cut(messages: Sequence[Message], room: int) -> Cut | None:
     return Cut(old=old, recent=tuple(messages[at:]))
 
 
-def as_transcript(messages: Sequence[Message], room_tokens: int) -> str:
-    """What the model summarizes: the words of a conversation, long ones cut, the oldest left out if need be."""
-    lines: list[str] = []
-    left = room_tokens
-    for message in reversed(messages):
-        text = _shown(message)
-        left -= estimate_message(UserMessage(text=text))
-        if left < 0:
-            lines.append("[what came before is left out]")
-            break
-        lines.append(text)
-    return "\n\n".join(reversed(lines))
+def summary_before(messages: Sequence[Message]) -> str:
+    """The one that the next is to be made of."""
+    return "\n\n".join(one.text for one in messages if isinstance(one, Summary))
+
+
+def in_parts(messages: Sequence[Message], room_tokens: int) -> list[str]:
+    """What the model folds into the summary, as much at a time as it can read: the words, long ones cut.
+
+    The oldest are left out where there is too much even so.
+    """
+    parts: list[list[str]] = []
+    left = 0
+    for message in messages:
+        if isinstance(message, Summary) or is_pinned(message):
+            continue
+        shown = _shown(message)
+        cost = estimate_message(UserMessage(text=shown))
+        if cost > room_tokens:
+            shown = shown[: max(0, room_tokens - 64)] + " […]"
+            cost = room_tokens
+        if not parts or cost > left:
+            parts.append([])
+            left = room_tokens
+        parts[-1].append(shown)
+        left -= cost
+    if len(parts) > _MOST_PARTS:
+        parts = parts[-_MOST_PARTS:]
+        parts[0].insert(0, "[what came before is left out]")
+    return ["\n\n".join(part) for part in parts]
 
 
 def joined(cut: Cut, summary: str) -> list[Message]:

@@ -76,7 +76,7 @@ class Engine:
         self._lanes = lanes or Lanes(parts.lane_limits)
         self._approvals = approvals or Approvals(parts)
         self._asker = Asker(parts, self._lanes)
-        self._compactor = Compactor(self._asker)
+        self._compactor = Compactor(parts, self._asker)
         self._checkpoints = Checkpoints()
         caller = Caller(parts, self._lanes, self._approvals)
         self._loop = Loop(parts, self._asker, caller, self._compactor, self._checkpoints)
@@ -186,6 +186,7 @@ class Engine:
             self._sessions.pop(session, None)
             self._records.pop(session, None)
             self._asker.forget(session)
+            await self._parts.memory.summarized(found.user, session, covers=0, text="")
         await self._parts.chronicler.gone(session)
         await ask_hooks(
             self._parts, "after-session", session=session, user=found.user, turn=0, data={}
@@ -326,6 +327,7 @@ class Engine:
             await self._parts.recorder.record(_done(found, "cleared", {}))
             found.tell("notice", {"text": "The conversation was cleared."})
             await found.write()
+            await self._parts.memory.summarized(found.user, session, covers=0, text="")
 
     async def compact(self, session: str) -> bool:
         """By a summary; False if there is nothing to gain."""

@@ -56,6 +56,9 @@ class NoMemory:
     async def recall(self, user: str, session: str, text: str) -> Recollection:
         return Recollection()
 
+    async def summarized(self, user: str, session: str, *, covers: int, text: str) -> None:
+        pass
+
     async def forgotten(self, user: str) -> int:
         return 0
 

@@ -26,6 +26,12 @@ class SessionMemory:
         )
         return Recollection(text=found.text, facts=facts)
 
+    async def summarized(self, user: str, session: str, *, covers: int, text: str) -> None:
+        if text:
+            await self._memory.keep_summary(user, session, covers=covers, text=text)
+        else:
+            await self._memory.drop_summary(user, session)
+
     async def forgotten(self, user: str) -> int:
         return await self._memory.forgotten(user)
 

@@ -125,6 +125,10 @@ class Learned:
 class Remembers(Protocol):
     async def recall(self, user: str, session: str, text: str) -> Recollection: ...
 
+    async def summarized(self, user: str, session: str, *, covers: int, text: str) -> None:
+        """What a session was compacted to, for its user to see; with an empty text there is nothing any more."""
+        ...
+
     async def forgotten(self, user: str) -> int:
         """Another number whenever something was forgotten since: what is kept of sessions may be other words now."""
         ...

@@ -17,15 +17,17 @@ from typing import Any
 from sqlalchemy import Connection
 
 from crucible.errors import CrucibleError, ForgettingIncomplete, MemoryMissing, MemoryOff
-from crucible.memory import forgetting, portable, pruning, records
+from crucible.memory import forgetting, portable, pruning, records, summaries
 from crucible.memory.facts import Candidate, Fact, Kind, Policy, Source, State
 from crucible.memory.forgetting import Forgotten
+from crucible.memory.listing import summary_page
 from crucible.memory.pruning import Pruned
 from crucible.memory.recalling import MOST_ITEMS, Recalled, choose
 from crucible.memory.rules import find_facts
 from crucible.memory.seams import Embedder, Eraser, Extractor, Keeper, Recorder
 from crucible.memory.settling import Change, Said, settle
 from crucible.memory.shelf import Shelves
+from crucible.memory.summaries import ConversationSummary, keepable_summary
 from crucible.memory.vetting import check_name, keepable, speakable, vet
 from crucible.store.database import Database
 
@@ -211,6 +213,33 @@ class Memory:
     async def forget_all(self, user: str) -> Forgotten:
         states: tuple[State, ...] = ("active", "superseded", "expired")
         return await self._forget(user, await self.list(user, states=states))
+
+    async def keep_summary(self, user: str, session: str, *, covers: int, text: str) -> None:
+        """What a conversation was cut down to, in the place of what it was before. Nothing while memory is off."""
+        check_name(user, "user")
+        check_name(session, "session")
+        made = ConversationSummary(
+            session=session, covers=covers, text=keepable_summary(text), made_at=self._clock()
+        )
+
+        def write(connection: Connection) -> None:
+            if not records.is_silent(connection, user, session):
+                summaries.keep(connection, user, made)
+
+        await self._database.run(write)
+
+    async def drop_summary(self, user: str, session: str) -> None:
+        """The conversation is gone, or begins anew."""
+        await self._database.run(lambda c: summaries.drop(c, user, session))
+
+    async def summary(self, user: str, session: str) -> ConversationSummary | None:
+        return await self._database.read(lambda c: summaries.find(c, user, session))
+
+    async def summaries(self, user: str, *, limit: int = 100) -> Sequence[ConversationSummary]:
+        """The latest first."""
+        return await self._database.read(
+            lambda c: summary_page(c, user=user, after=None, limit=limit)
+        )
 
     async def prune(self, user: str) -> Pruned:
         """Clears away what has expired or is beyond the limit; nothing that is pinned."""

@@ -148,6 +148,33 @@ def recall(arguments: Arguments) -> int:
     return 0
 
 
+def show_summaries(arguments: Arguments) -> int:
+    from crucible.cli import render
+
+    user = _user(arguments)
+    found = _do(lambda memory: memory.summaries(user))
+    if arguments.flag("json"):
+        render.show_json(
+            [
+                {
+                    "session": one.session,
+                    "covers": one.covers,
+                    "made_at": one.made_at,
+                    "text": one.text,
+                }
+                for one in found
+            ]
+        )
+        return 0
+    for one in found:
+        render.say(f"{one.session}, {render.moment(one.made_at)}, of {one.covers} messages:")
+        for line in one.text.split("\n"):
+            render.say(f"  {render.visible(line)}")
+    if not found:
+        render.tell("No conversation was long enough to be summarized")
+    return 0
+
+
 async def _look(memory: Memory, user: str, states: Any) -> Any:
     return await memory.list(user, states=states), await memory.settings(user)
 
@@ -342,6 +369,13 @@ secrets are not kept. What is forgotten is gone from every file of ours.""",
                 options=(_SESSION, _USER),
                 summary="Turn memory off: nothing is kept and nothing recalled",
                 examples=(("crucible memory off", "what is known stays, and can be forgotten"),),
+            ),
+            Command(
+                "summaries",
+                show_summaries,
+                options=(_USER, JSON),
+                summary="Show what long conversations were cut down to",
+                examples=(("crucible memory summaries", "the latest first"),),
             ),
             Command(
                 "recall",
