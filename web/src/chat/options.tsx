@@ -23,8 +23,8 @@ export interface Options {
 
 const KEY = "crucible-models";
 const MOST_KEPT = 6;
-const HANDING_OVER = "publish(*)";
-const RUNNING = ["bash(*)", "python(*)", "write(*)", "edit(*)"];
+const HANDING_OVER = "publish";
+const RUNNING = ["bash", "python", "write", "edit"];
 
 export const USUAL: Options = {
   model: "",
