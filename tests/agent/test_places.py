@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,26 @@ from crucible.agent.options import (
     SessionOptions,
     options_from_json,
 )
-from crucible.agent.places.checkpoints import Checkpoints
+from crucible.agent.places.checkpoints import Checkpoints, aside_of, put_back
 from crucible.agent.places.opening import SandboxRoom, Wanted
 from crucible.agent.places.wishes import SandboxPlaces, wanted_of
+from crucible.backends.e2b.backend import E2BBackend
+from crucible.backends.worker.address import by_command
+from crucible.backends.worker.backend import WorkerBackend
 from crucible.config import Config
-from crucible.errors import BadName, BadSetting, PathRefused, SnapshotMissing
+from crucible.errors import (
+    BadName,
+    BadSetting,
+    NameTaken,
+    NotEnoughMemory,
+    PathRefused,
+    SnapshotMissing,
+    Unsupported,
+)
 from crucible.sandbox.executions import Executions
-from crucible.sandbox.records import SnapshotRecord
+from crucible.sandbox.holding import Held
+from crucible.sandbox.machines import copying
+from crucible.sandbox.records import SandboxRecord, SnapshotRecord, sandbox_directory
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec
 
@@ -62,12 +76,95 @@ def test_the_oldest_checkpoints_are_forgotten_and_nobody_elses(room: SandboxRoom
         assert not oldest.exists()
         for foreign in ("mine", "agent-other", "agent-1", "x" * 500):
             with pytest.raises(SnapshotMissing):
-                await checkpoints.restore(foreign, "agent-s")
+                await checkpoints.restore(foreign)
+            with pytest.raises(SnapshotMissing):
+                await checkpoints.copy(foreign, "agent-u")
             await checkpoints.forget(foreign)
         await checkpoints.forget_all()
         assert {one.tag for one in manager.records.snapshots()} == {"mine", "agent-other"}
 
     asyncio.run(play())
+
+
+def standing(room: SandboxRoom, name: str) -> SandboxRecord:
+    """A stopped sandbox as the records have it."""
+    backend = room.manager.backends[0]
+    record = SandboxRecord(
+        id=name, name=name, state="stopped", spec=SandboxSpec(), created_at=1.0,
+        directory=sandbox_directory(room.manager.config.home, name), backend=backend.name,
+        isolation="software-vm", image_digest="", host_directory="/work",
+    )  # fmt: skip
+    record.directory.mkdir(parents=True)
+    room.manager.records.add(record)
+    return record
+
+
+class NoRestore:
+    """Snapshots of which none can be started from."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, SandboxRecord | None]] = []
+
+    async def restore(self, tag: str, name: str, *, like: SandboxRecord | None = None) -> Held:
+        self.asked.append((name, like))
+        raise NotEnoughMemory(256, 0)
+
+
+def test_a_rewind_that_fails_leaves_the_sandbox_as_it_was(room: SandboxRoom) -> None:
+    async def play() -> None:
+        before = standing(room, "agent-s")
+        kept(room, "agent-1", "agent-s", 1.0)
+        failing = NoRestore()
+        failing_room = replace(room, snapshots=failing)  # type: ignore[arg-type]
+        with pytest.raises(NotEnoughMemory):
+            await Checkpoints(failing_room, "agent-s", Wanted()).restore("agent-1")
+        assert room.manager.find("agent-s") == before
+        assert [one.name for one in room.manager.records.sandboxes()] == ["agent-s"]
+        ((name, like),) = failing.asked
+        assert name == "agent-s"
+        # What stands in its place is compared with the same directory of the host.
+        assert like is not None
+        assert (like.id, like.host_directory) == (before.id, "/work")
+        assert [one.tag for one in room.manager.records.snapshots()] == ["agent-1"]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_rewind_that_was_cut_off_is_undone(room: SandboxRoom, has_begun: bool) -> None:
+    async def play() -> None:
+        before = standing(room, "agent-s")
+        await room.manager.rename("agent-s", aside_of("agent-s"))
+        if has_begun:
+            room.manager.records.rename(standing(room, "agent-new").id, "agent-s")
+        await put_back(room.manager, "agent-s")
+        assert room.manager.find("agent-s") == before
+        assert [one.id for one in room.manager.records.sandboxes()] == ["agent-s"]
+        await put_back(room.manager, "agent-s")
+        assert room.manager.find("agent-s") == before
+
+    asyncio.run(play())
+
+
+def test_two_sandboxes_never_have_one_name(room: SandboxRoom) -> None:
+    async def play() -> None:
+        standing(room, "one")
+        standing(room, "two")
+        with pytest.raises(NameTaken):
+            await room.manager.rename("one", "two")
+        with pytest.raises(BadName):
+            await room.manager.rename("one", "../two")
+        assert room.manager.find("one").id == "one"
+
+    asyncio.run(play())
+
+
+def test_backends_without_snapshots_say_so(tmp_path: Path) -> None:
+    worker = WorkerBackend(worker=by_command(("crucible",), tmp_path), home=tmp_path)
+    for backend in (worker, E2BBackend({"E2B_API_KEY": "e2b_" + "0" * 40})):
+        with pytest.raises(Unsupported, match="no snapshots") as caught:
+            copying(backend)
+        assert backend.name in caught.value.message
 
 
 def wanted_for(wish: SandboxWish) -> Wanted:

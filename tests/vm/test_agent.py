@@ -17,9 +17,17 @@ from crucible import assemble
 from crucible.agent.engine import Engine
 from crucible.agent.facts import ApprovalAnswer
 from crucible.agent.options import CheckpointWish, PolicyRules, SandboxWish, SessionOptions
+from crucible.agent.places.checkpoints import Checkpoints
+from crucible.agent.places.opening import Wanted
 from crucible.agent.places.wishes import SandboxPlaces
 from crucible.config import Config
+from crucible.errors import NotEnoughMemory
+from crucible.sandbox.holding import Held
+from crucible.sandbox.records import SandboxRecord
+from crucible.sandbox.seeding import baseline_of
 from crucible.sandbox.service.dispatch import Service
+from crucible.sandbox.workspace.changes import compare
+from crucible.sandbox.workspace.manifest import collect, parse_manifest
 
 pytestmark = pytest.mark.vm
 
@@ -87,7 +95,9 @@ def test_a_program_is_mended_in_a_sandbox_and_replayed_in_another(stage: Stage, 
     run(play())
 
 
-def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run) -> None:
+def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("before\n")
+
     async def play() -> None:
         stage.model.lines = [
             Say(calls=(call("bash", command="echo one > a"),)),
@@ -101,6 +111,7 @@ def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run) -> None:
                 memory=False,
                 policy=PolicyRules(ask=("bash(echo two*)",)),
                 checkpoints=CheckpointWish(is_on=True, keep=2),
+                sandbox=SandboxWish(directory=str(tmp_path)),
             )
         )
         turn = await stage.engine.begin(session.id, "run it")
@@ -111,14 +122,67 @@ def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run) -> None:
             if event.kind == "turn-ended":
                 break
         assert (await turn.wait()).text == "Two."
+        await _rewinding_fails(stage, session.id)
         await stage.engine.rewind(session.id, 1)
+        assert await _changes(stage, session.id) == {b"a": "added"}
         answer = await stage.engine.generate(session.id, "run cat")
         assert answer.end == "done", answer
         assert results(await stage.engine.history(session.id))[-1].startswith("one")
+        await _branched(stage, session.id)
         await stage.engine.destroy(session.id)
         assert stage.service.manager.records.snapshots() == []
 
     run(play())
+
+
+class _NoRestore:
+    """Snapshots of which none can be started from: the host has no room, say."""
+
+    async def restore(self, tag: str, name: str, *, like: SandboxRecord | None = None) -> Held:
+        raise NotEnoughMemory(256, 0)
+
+
+async def _rewinding_fails(stage: Stage, session: str) -> None:
+    """The state before it is still there, with its memory, and the checkpoint too."""
+    name = f"agent-{session}"
+    before = stage.service.manager.running(name)
+    newest = stage.service.manager.records.snapshots()[-1]
+    room = replace(stage.room, snapshots=_NoRestore())  # type: ignore[arg-type]
+    with pytest.raises(NotEnoughMemory):
+        await Checkpoints(room, name, Wanted()).restore(newest.tag)
+    assert stage.service.manager.running(name) is before
+    assert before.record.name == name
+    assert b"two" in b"".join([piece async for piece in before.machine.files.read(b"/workspace/a")])
+
+
+async def _changes(stage: Stage, session: str) -> dict[bytes, str]:
+    """What `crucible diff` tells of the session's sandbox."""
+    held = stage.service.manager.running(f"agent-{session}")
+    _, path = baseline_of(held.record)
+    tree = held.machine.files.tree(held.image.workspace.encode(), hashed=True)
+    now = collect([entry async for entry in tree])
+    changes = compare(parse_manifest(path.read_bytes().splitlines(keepends=True)), now)
+    return {one.name: str(one.kind) for one in changes.all}
+
+
+async def _branched(stage: Stage, session: str) -> None:
+    """Another session from a real checkpoint, with files and messages as they were; the first goes on as it is."""
+    facts = await stage.engine.session(session)
+    moments = stage.engine._sessions[session].record.moments
+    other = await stage.engine.branch(session, moments[-1].step)
+    assert other.parent == session
+    assert other.messages < facts.messages
+    stage.model.lines = [
+        Say(calls=(call("bash", command="echo three >> a; cat a"),)),
+        Say(text="Three."),
+    ]
+    turn = await stage.engine.begin(other.id, "run it")
+    assert (await turn.wait()).end == "done"
+    assert results(await stage.engine.history(other.id))[-1] == "one\nthree"
+    first = stage.service.manager.running(f"agent-{session}")
+    data = b"".join([piece async for piece in first.machine.files.read(b"/workspace/a")])
+    assert data == b"one\n"
+    await stage.engine.destroy(other.id)
 
 
 def test_a_sessions_secret_is_used_inside_and_is_nowhere(stage: Stage, run: Run) -> None:

@@ -349,7 +349,6 @@ class Engine:
         found = await self._find(session)
         async with self._idle(found):
             self._asker.forget(session)
-            found.change(last_end="interrupted")
             step = await self._checkpoints.rewind(found, steps)
             await self._parts.recorder.record(_done(found, "rewound", {"steps": steps}))
             return step

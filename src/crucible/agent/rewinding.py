@@ -49,14 +49,19 @@ class Checkpoints:
             await workplace.forget(old.checkpoint)
 
     async def rewind(self, session: Session, steps: int) -> int:
-        """Back to before the last `steps` steps: sandbox and messages. The step that would come next."""
+        """Back to before the last `steps` steps: sandbox and messages. The step that would come next.
+
+        Where the sandbox cannot be taken back, nothing has changed.
+        """
         moment = _moment(session, session.record.steps - steps + 1)
         workplace = _rewinding(session)
         await workplace.rewind(moment.checkpoint)
         later = tuple(one for one in session.record.moments if one.step > moment.step)
         earlier = tuple(one for one in session.record.moments if one.step < moment.step)
         messages = session.messages[: moment.messages]
-        await session.replace_messages(messages, moments=earlier, steps=moment.step - 1)
+        await session.replace_messages(
+            messages, moments=earlier, steps=moment.step - 1, last_end="interrupted"
+        )
         session.tell(
             "rewound", {"steps": steps, "next_step": moment.step, "messages": len(messages)}
         )

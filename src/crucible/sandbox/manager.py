@@ -250,6 +250,15 @@ class Manager:
             self.remains.erase(record)
             self.note("remove", record)
 
+    async def rename(self, name: str, new: str) -> SandboxRecord:
+        """Whatever its state is; what runs in it goes on. Raises NameTaken."""
+        async with self.lock(name):
+            record = self.find(name)
+            changed = self.records.rename(record.id, check_name(new))
+            if (held := self.held.get(record.id)) is not None:
+                held.record = changed
+            return changed
+
     async def pause(self, name: str) -> SandboxRecord:
         async with self.lock(name):
             held = self.running(name)

@@ -199,6 +199,11 @@ class Records:
             created_at=time.time(), placed=placed,
         )  # fmt: skip
 
+    def rename(self, record_id: str, name: str) -> SandboxRecord:
+        if self._read("SELECT id FROM sandboxes WHERE name = ? AND id != ?", name, record_id):
+            raise NameTaken(name)
+        return self.update(record_id, name=name)
+
     def change_spec(self, record_id: str, spec: SandboxSpec) -> SandboxRecord:
         return self.update(record_id, spec=_spec_json(spec))
 

@@ -45,6 +45,14 @@ def baseline_of(record: SandboxRecord, target: str = "") -> tuple[str, Path]:
     return source, path
 
 
+def copy_baselines(source: Path, target: Path) -> None:
+    """For a copy of a sandbox, whose workspace came from the same place."""
+    import shutil
+
+    for baseline in source.glob(BASELINES):
+        shutil.copy2(baseline, target)
+
+
 def check_source(path: Path) -> Path:
     resolved = path.resolve()
     if not resolved.is_dir():

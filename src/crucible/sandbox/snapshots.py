@@ -27,7 +27,7 @@ from crucible.sandbox.records import (
     snapshot_from_facts,
 )
 from crucible.sandbox.scratch import scratch_directory
-from crucible.sandbox.seeding import BASELINES
+from crucible.sandbox.seeding import copy_baselines
 from crucible.sandbox.spec import check_name
 
 
@@ -51,14 +51,18 @@ class Snapshots:
             self._manager.records.mark_snapshot(tag, "saved")
         return replace(record, state="saved")
 
-    async def restore(self, tag: str, name: str) -> Held:
+    async def restore(self, tag: str, name: str, *, like: SandboxRecord | None = None) -> Held:
+        """`like` is a sandbox whose workspace this one has: it is compared with the same directory of the host."""
         source = self._saved(tag)
         spec = replace(source.spec, backend=source.backend, provider="")
         backend = copying((await place_here(self._manager.machines, spec)).backend)
         # It keeps what it has. A snapshot may come from elsewhere: it names nothing of this host to copy.
         own = replace(source.spec, mounts=())
-        record = await self._copies.record(name, own, backend)
+        host_directory = like.host_directory if like else None
+        record = await self._copies.record(name, own, backend, host_directory)
         copy_secrets(source.directory, record.directory)
+        if like is not None:
+            copy_baselines(like.directory, record.directory)
         return (await self._boot_all([record], backend, source.directory))[0]
 
     async def fork(self, name: str, names: Sequence[str]) -> list[Held]:
@@ -141,8 +145,7 @@ class Snapshots:
                     name, original.spec, held.backend, original.host_directory
                 )
                 records.append(record)
-                for baseline in original.directory.glob(BASELINES):
-                    shutil.copy2(baseline, record.directory)
+                copy_baselines(original.directory, record.directory)
                 copy_secrets(original.directory, record.directory)
                 self._manager.secrets.share(original.id, record.id)
         except BaseException:

@@ -11,8 +11,10 @@ from pathlib import Path
 from crucible.agent.places.opening import PREFIX, SandboxRoom, Wanted
 from crucible.agent.workplace import Checkpoint
 from crucible.errors import SandboxMissing, SnapshotMissing
+from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held
-from crucible.sandbox.records import SnapshotRecord
+from crucible.sandbox.manager import Manager
+from crucible.sandbox.records import SandboxRecord, SnapshotRecord
 
 
 class Checkpoints:
@@ -38,12 +40,33 @@ class Checkpoints:
     async def all(self) -> tuple[Checkpoint, ...]:
         return tuple([await _described(record) for record in self._records()])
 
-    async def restore(self, checkpoint: str, name: str) -> Held:
-        """A sandbox of that name as it was then; one that has the name already is removed first."""
-        record = self._find(checkpoint)
+    async def restore(self, checkpoint: str) -> Held:
+        """The sandbox as it was then. The one of now goes when that stands, and stays if it cannot."""
+        record, manager = self._find(checkpoint), self._room.manager
+        await put_back(manager, self._name)
+        aside = aside_of(self._name)
+        old = None
         with contextlib.suppress(SandboxMissing):
-            await self._room.manager.remove(name, force=True)
-        held = await self._room.snapshots.restore(record.tag, name)
+            old = await manager.rename(self._name, aside)
+        try:
+            held = await self._start(record, self._name, old)
+        except BaseException:
+            await finish(put_back(manager, self._name))
+            raise
+        if old is not None:
+            await manager.remove(aside, force=True)
+        return held
+
+    async def copy(self, checkpoint: str, name: str) -> Held:
+        """Another sandbox, of that name, as this one was then."""
+        try:
+            like = self._room.manager.find(self._name)
+        except SandboxMissing:
+            like = None
+        return await self._start(self._find(checkpoint), name, like)
+
+    async def _start(self, record: SnapshotRecord, name: str, like: SandboxRecord | None) -> Held:
+        held = await self._room.snapshots.restore(record.tag, name, like=like)
         await self._room.executions.take_over(held)
         if self._wanted.secrets:
             # A sandbox that runs learns the values that it is given.
@@ -76,6 +99,23 @@ class Checkpoints:
             and record.state == "saved"
         ]
         return sorted(mine, key=lambda record: record.created_at)
+
+
+def aside_of(name: str) -> str:
+    """What a sandbox is called while another is made in its place."""
+    return f"{name}-before"
+
+
+async def put_back(manager: Manager, name: str) -> None:
+    """Undoes a rewind that was cut off: the sandbox from before has its name again."""
+    aside = aside_of(name)
+    try:
+        manager.find(aside)
+    except SandboxMissing:
+        return
+    with contextlib.suppress(SandboxMissing):
+        await manager.remove(name, force=True)
+    await manager.rename(aside, name)
 
 
 async def _described(record: SnapshotRecord, duration_s: float = 0.0) -> Checkpoint:

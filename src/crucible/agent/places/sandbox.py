@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Literal
 
-from crucible.agent.places.checkpoints import Checkpoints
+from crucible.agent.places.checkpoints import Checkpoints, aside_of, put_back
 from crucible.agent.places.commands import run_command
 from crucible.agent.places.interpreting import evaluate
 from crucible.agent.places.lines import open_line
@@ -66,6 +66,7 @@ class SandboxWorkplace:
     async def open(self) -> Place:
         async with self._opening:
             if self._place is None or self._usable() is None:
+                await put_back(self._room.manager, self.name)
                 opened = await open_sandbox(
                     self._room, self.name, self._wanted, is_known=self._is_known
                 )
@@ -157,17 +158,17 @@ class SandboxWorkplace:
         return await self._checkpoints.all()
 
     async def rewind(self, checkpoint: str) -> None:
-        """If it fails the checkpoint is still there, and it can be tried again."""
+        """If it fails the sandbox is as it was, and the checkpoint is still there."""
         async with self._opening:
             self._held = None
-            self._take(await self._checkpoints.restore(checkpoint, self.name))
+            self._take(await self._checkpoints.restore(checkpoint))
 
     async def forget(self, checkpoint: str) -> None:
         await self._checkpoints.forget(checkpoint)
 
     async def branch(self, checkpoint: str, *, session: str) -> SandboxWorkplace:
         other = SandboxWorkplace(self._room, name_of(session), self._wanted)
-        other._take(await self._checkpoints.restore(checkpoint, other.name))
+        other._take(await self._checkpoints.copy(checkpoint, other.name))
         return other
 
     async def close(self, *, keep: bool = False) -> None:
@@ -177,8 +178,9 @@ class SandboxWorkplace:
             if keep:
                 return
             self._place, self._is_known = None, False
-            with contextlib.suppress(SandboxMissing):
-                await self._room.manager.remove(self.name, force=True)
+            for name in (self.name, aside_of(self.name)):
+                with contextlib.suppress(SandboxMissing):
+                    await self._room.manager.remove(name, force=True)
             await self._checkpoints.forget_all()
 
     def _usable(self) -> Held | None:
