@@ -156,7 +156,9 @@ async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
             recorder=recorder,
             eraser=recorder,
             keeper=Keeper(
-                lambda: session_store(config.home, database), ledger, Conversations(database)
+                lambda: session_store(config.home, database),
+                ledger,
+                Conversations(database, uploads=config.home / "uploads"),
             ),
         )
     finally:
@@ -212,6 +214,7 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.agent.toolbox import SessionTools
     from crucible.books import open_books, session_store
     from crucible.conversations.conversations import Conversations
+    from crucible.conversations.limits import load_limits
     from crucible.mcp.own import OwnServers
     from crucible.mcp.settings import load_mcp_settings
     from crucible.mcp.toolset import McpTools
@@ -244,7 +247,9 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
         purse=BudgetPurse(books.budgets, Prices.of_environment(environment)),
         memory=SessionMemory(books.memory),
         runs=books.ledger,
-        chronicler=Conversations(database),
+        chronicler=Conversations(
+            database, uploads=home / "uploads", limits=load_limits(environment)
+        ),
         hooks=Hooks(declared_hooks(environment), environment=environment),
         closing=(close,),
     )

@@ -61,7 +61,11 @@ def open_books(home: Path, database: Database | None = None) -> Books:
     ledger = Ledger(home, database)
     entries = LedgerRecorder(ledger)
     embedder = MiniLM(home)
-    keeper = Keeper(lambda: session_store(home, database), ledger, Conversations(database))
+    keeper = Keeper(
+        lambda: session_store(home, database),
+        ledger,
+        Conversations(database, uploads=home / "uploads"),
+    )
     return Books(
         home=home,
         database=database,

@@ -46,6 +46,11 @@ KEYS = {
         "url": Key(kind=str, variable="CRUCIBLE_DATABASE"),
         "sessions": Key(kind=str, variable="CRUCIBLE_SESSION_STORE"),
     },
+    "chat": {
+        "upload_mib": Key(kind=int, variable="CRUCIBLE_UPLOAD_MIB"),
+        "uploads_mib": Key(kind=int, variable="CRUCIBLE_UPLOADS_MIB"),
+        "turns_per_minute": Key(kind=int, variable="CRUCIBLE_TURNS_PER_MINUTE"),
+    },
     "prices": {
         "models": Key(kind=list, variable="CRUCIBLE_PRICES"),
     },

@@ -199,7 +199,9 @@ class LocalWorkplace:
             file.seek(offset)
             return file.read(length or -1)
 
-    async def write(self, path: str, data: bytes) -> None:
+    async def write(self, path: str, data: bytes | AsyncIterator[bytes]) -> None:
+        if not isinstance(data, bytes):
+            data = b"".join([piece async for piece in data])
         target = self._on_host(path)
         with _refusals(path):
             target.parent.mkdir(parents=True, exist_ok=True)

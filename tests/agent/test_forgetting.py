@@ -60,7 +60,10 @@ async def world(root: Path, *lines: Any, kind: str = "sql") -> AsyncIterator[Wor
     database = Database(f"sqlite:///{root / 'crucible.db'}")
     ledger = Ledger(root, database)
     store: SessionStore = JsonFiles(root / "sessions") if kind == "files" else SqlSessions(database)
-    recorder, conversations = LedgerRecorder(ledger), Conversations(database)
+    recorder, conversations = (
+        LedgerRecorder(ledger),
+        Conversations(database, uploads=root / "uploads"),
+    )
     memory = Memory(
         database,
         extractor=RuleExtractor(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,8 +33,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def kept(database: Database, clock: Clock) -> Conversations:
-    return Conversations(database, now=clock)
+def kept(database: Database, clock: Clock, tmp_path: Path) -> Conversations:
+    return Conversations(database, uploads=tmp_path / "uploads", now=clock)
 
 
 async def ids(kept: Conversations, user: str = "ann", query: str = "") -> list[str]:

@@ -56,7 +56,7 @@ async def agent_staging(
         "judge": PolicyJudge(),
         "recorder": LedgerRecorder(ledger),
         "runs": ledger,
-        "chronicler": Conversations(books.database),
+        "chronicler": Conversations(books.database, uploads=home / "uploads"),
     }
     if models is not None:
         parts["models"] = own = models(books)

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any
 
-import httpx
 import pytest
 from tests.agent.scenes import Say, call
 from tests.server.agent_stage import Stage
+from tests.server.chatting import API, chat, events, said
 
 from crucible.server.tokens import Scope
 
 pytestmark = pytest.mark.usefixtures("run")
-
-API = "/api/v1"
-
-
-async def chat(http: httpx.AsyncClient, prompt: str, **asked: Any) -> dict[str, Any]:
-    answer = await http.post(f"{API}/chat", json={"prompt": prompt, "intent": "chat", **asked})
-    assert answer.status_code == 202, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
-
-
-async def events(http: httpx.AsyncClient, id: str, after: int, turn: int) -> list[dict[str, Any]]:
-    """Of the stream, until that turn has ended."""
-    answer = await http.get(f"{API}/sessions/{id}/events", params={"after": after, "turn": turn})
-    return parsed(answer.text)
-
-
-def parsed(text: str) -> list[dict[str, Any]]:
-    found = []
-    for block in text.split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
-        if "data" in fields:
-            data = json.loads(fields["data"])
-            found.append({"number": int(fields["id"]), "kind": fields["event"], "data": data})
-    return found
-
-
-async def said(http: httpx.AsyncClient, prompt: str, **asked: Any) -> dict[str, Any]:
-    """A whole turn."""
-    told = await chat(http, prompt, **asked)
-    await events(http, told["conversation"], told["after"], told["turn"])
-    return told
 
 
 async def test_a_prompt_makes_a_conversation_that_is_listed_renamed_pinned_and_found(

@@ -262,7 +262,13 @@ class Caller:
             pictures=await self._hand_over(session, call, outcome.artifacts),
             blob=blob if is_cut or outcome.whole else "",
         )
-        return self._tell(session, call, result, exit_status=outcome.exit_status)
+        return self._tell(
+            session,
+            call,
+            result,
+            exit_status=outcome.exit_status,
+            duration_s=round(time.time() - began, 3),
+        )
 
     async def _refused(
         self, session: Session, call: ToolCall, text: str, began: float, judged: list[Step]
@@ -310,6 +316,7 @@ class Caller:
         result: ToolResult,
         *,
         exit_status: int | None = None,
+        duration_s: float | None = None,
     ) -> ToolResult:
         session.tell(
             "result",
@@ -321,6 +328,7 @@ class Caller:
                 "exit_status": exit_status,
                 "blob": result.blob,
                 "pictures": [asdict(picture) for picture in result.pictures],
+                "duration_s": duration_s,
             },
         )
         return result

@@ -13,7 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from crucible.agent.approvals import Approvals
+from crucible.agent.artifacts import find_artifacts, read_artifact
 from crucible.agent.asking import Asker, choose_model
+from crucible.agent.attaching import Placed, place_files
+from crucible.agent.branching import check_branch, fill_branch
 from crucible.agent.calling import Caller
 from crucible.agent.compacting import Compactor, context_usage
 from crucible.agent.events import Event
@@ -21,11 +24,14 @@ from crucible.agent.facts import (
     Answer,
     Approval,
     ApprovalAnswer,
+    ArtifactFacts,
+    Attachment,
     ContextUsage,
     Health,
     Intent,
     LaneFacts,
     SessionFacts,
+    Transcript,
 )
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.keeping.base import Kept, SessionRecord
@@ -37,11 +43,12 @@ from crucible.agent.models.base import Purpose, Schema
 from crucible.agent.options import SessionOptions, changed, options_to_json
 from crucible.agent.parts import Parts
 from crucible.agent.replaying.record import Record, Replay
+from crucible.agent.retracting import files_of, find_turn, last_prompt, position_of, retract
 from crucible.agent.rewinding import Checkpoints
 from crucible.agent.seams import Chronicler, PerUser, Step, StepKind, models_of
 from crucible.agent.session import Session, facts_of, new_record, state_at_rest
 from crucible.agent.structured import shape_of
-from crucible.agent.transcripts import Transcript, read_transcript
+from crucible.agent.transcripts import read_all, read_transcript
 from crucible.agent.turn import Came, Turn
 from crucible.agent.turns import Turns, results_of_open_calls
 from crucible.errors import (
@@ -152,6 +159,9 @@ class Engine:
                 if user is None or record.options.user == user
             )
 
+    async def all_ids(self) -> tuple[str, ...]:
+        return tuple(self._records)
+
     async def session(self, session: str) -> SessionFacts:
         """Raises SessionMissing, as every verb that names a session."""
         async with self._lanes.enter("query"):
@@ -203,8 +213,13 @@ class Engine:
         schema: Wanted | None = None,
         intent: Intent | None = None,
         max_repairs: int = 2,
+        attachments: tuple[Attachment, ...] = (),
+        instead_of: int | None = None,
     ) -> Turn:
-        """Raises SessionBusy while the session has a turn. Of different sessions, model calls queue in a lane."""
+        """Raises SessionBusy while the session has a turn. Of different sessions, model calls queue in a lane.
+
+        Attachments are in the workspace before the turn begins. `instead_of` takes back that turn and all after it.
+        """
         if not prompt.strip() or len(prompt) > _LONGEST_PROMPT:
             raise BadSetting(f"A prompt has 1 to {_LONGEST_PROMPT} characters")
         if not 0 <= max_repairs <= _MOST_REPAIRS:
@@ -213,9 +228,29 @@ class Engine:
         found = await self._find(session)
         await self._prepare(found.user)
         async with self._idle(found):
+            if instead_of is not None:
+                await find_turn(self._parts, found, instead_of)
+                position_of(found, instead_of)
+            given = await place_files(self._parts, found, attachments)
+            if instead_of is not None:
+                given = await self._retract(found, instead_of, given)
             message = UserMessage(text=prompt, pictures=pictures)
             turn = await self._turns.open(
-                found, message, shape=shape, intent=intent, max_repairs=max_repairs
+                found, message, shape=shape, intent=intent, max_repairs=max_repairs, given=given
+            )
+            self._go(found, turn)
+        return turn
+
+    async def retry(self, session: str) -> Turn:
+        """The last prompt again, in the place of what came of it. Raises TurnMissing without one."""
+        found = await self._find(session)
+        async with self._idle(found):
+            said = last_prompt(found)
+            began = await find_turn(self._parts, found, said.turn)
+            given = await self._retract(found, said.turn, Placed(files=files_of(began)))
+            message = UserMessage(text=str(began.data["prompt"]), pictures=said.pictures)
+            turn = await self._turns.open(
+                found, message, shape=None, intent=None, max_repairs=2, given=given
             )
             self._go(found, turn)
         return turn
@@ -281,6 +316,13 @@ class Engine:
         """The newest turns, or those before one; `events` after its `last_event` goes on where it ends."""
         found = await self._find(session)
         return await read_transcript(found, self._parts.store, turns=turns, before_turn=before_turn)
+
+    async def whole_transcript(self, session: str) -> AsyncGenerator[Event, None]:
+        """All of it, the oldest first."""
+        found = await self._find(session)
+        async with contextlib.aclosing(read_all(found, self._parts.store)) as events:
+            async for event in events:
+                yield event
 
     # Context
 
@@ -365,6 +407,34 @@ class Engine:
             await other.write()
         return other.facts()
 
+    async def retract(self, session: str, turn: int) -> None:
+        """Takes back the messages of that turn and of all after it. Raises TurnMissing or TurnCompacted."""
+        found = await self._find(session)
+        async with self._idle(found):
+            await self._retract(found, turn, Placed())
+
+    async def branch_turn(self, session: str, turn: int) -> SessionFacts:
+        """Another session with the turns up to and with that one, and a copy of the sandbox as it is now."""
+        found = await self._find(session)
+        async with self._idle(found):
+            await check_branch(self._parts, found, turn)
+            new = f"ses-{secrets.token_hex(8)}"
+            other = await self.add_session(new, found.options, parent=session)
+            try:
+                await fill_branch(self._parts, found, other, turn)
+            except BaseException:
+                await self.destroy(new)
+                raise
+        return other.facts()
+
+    async def artifacts(self, session: str) -> tuple[ArtifactFacts, ...]:
+        """What its tools handed over, the oldest first."""
+        return await find_artifacts(self._parts, await self._find(session))
+
+    async def artifact(self, session: str, blob: str) -> tuple[ArtifactFacts, bytes]:
+        """Raises ArtifactMissing, or ArtifactErased."""
+        return await read_artifact(self._parts, await self._find(session), blob)
+
     async def replay(self, run: str) -> Replay:
         """Runs a recorded session again in a fresh sandbox, with the recorded answers. Raises RunMissing."""
         runs = self._parts.runs
@@ -429,6 +499,12 @@ class Engine:
     async def _prepare(self, user: str) -> None:
         if isinstance(self._parts.models, PerUser):
             await self._parts.models.prepare(user)
+
+    async def _retract(self, session: Session, turn: int, given: Placed) -> Placed:
+        self._asker.forget(session.id)
+        notices = await retract(self._parts, session, turn)
+        await self._parts.recorder.record(_done(session, "retracted", {"turn": turn}))
+        return replace(given, notices=(*notices, *given.notices))
 
     async def _find(self, session: str) -> Session:
         found = self._sessions.get(session)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from crucible.agent.events import End
+from crucible.agent.events import End, Event
 from crucible.agent.messages import ToolCall
 from crucible.agent.models.base import Usage
 from crucible.agent.options import SessionOptions
 from crucible.agent.workplace import Place
 
+MOST_TURNS = 200
 Intent = Literal["chat", "agent", "code"]
 State = Literal["idle", "busy", "waiting", "interrupted"]
 Decision = Literal["once", "always", "edit", "deny"]
@@ -134,3 +136,45 @@ class Health:
     waiting: int
     approvals: int
     lanes: tuple[LaneFacts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """What a user gives with a prompt: a file of the host whose name is one that a directory takes."""
+
+    name: str
+    media_type: str
+    size: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactFacts:
+    """What a tool handed over. Name and type are as something in a sandbox said they were."""
+
+    blob: str
+    name: str
+    media_type: str
+    size: int
+    turn: int
+    call: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """A turn under way; `after` is the event before its first."""
+
+    turn: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """`first_turn` is the oldest that is shown, 0 without any; `has_more` tells whether there are older ones."""
+
+    events: tuple[Event, ...]
+    first_turn: int
+    has_more: bool
+    last_event: int
+    open_turn: Following | None
+    state: State

@@ -26,6 +26,8 @@ _KINDS: Mapping[StepKind, Kind] = {
     "cleared": Kind.SESSION,
     "compacted": Kind.COMPACTION,
     "pinned": Kind.SESSION,
+    "retracted": Kind.REWIND,
+    "attached": Kind.SESSION,
 }
 
 

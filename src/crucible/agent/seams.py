@@ -14,7 +14,7 @@ from crucible.agent.workplace import Place, Workplace
 
 StepKind = Literal[
     "session", "prompt", "model", "tool", "artifact", "approval", "policy", "hook", "memory", "turn",
-    "configured", "rewound", "cleared", "compacted", "pinned",
+    "configured", "rewound", "cleared", "compacted", "pinned", "retracted", "attached",
 ]  # fmt: skip
 
 

@@ -6,40 +6,19 @@ Whoever follows the session's events after `last_event` misses none and sees non
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from crucible.agent.events import Event
-from crucible.agent.facts import State
+from crucible.agent.facts import MOST_TURNS, Following, Transcript
 from crucible.agent.keeping.base import SessionStore
 from crucible.agent.session import Session
 
-MOST_TURNS = 200
 # Of turns that told very much, fewer are shown at once.
 _MOST_EVENTS = 20_000
 _MOST_RETRACTED = 10_000
 _PAGE = 2000
 _PIECES = ("text", "thinking", "output")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
-    """A turn under way; `after` is the event before its first."""
-
-    turn: int
-    after: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transcript:
-    """`first_turn` is the oldest that is shown, 0 without any; `has_more` tells whether there are older ones."""
-
-    events: tuple[Event, ...]
-    first_turn: int
-    has_more: bool
-    last_event: int
-    open_turn: Following | None
-    state: State
 
 
 async def read_transcript(
@@ -70,6 +49,24 @@ async def read_transcript(
         open_turn=Following(turn=shown[0].turn, after=shown[0].number - 1) if is_open else None,
         state=state,
     )
+
+
+async def read_all(session: Session, store: SessionStore) -> AsyncGenerator[Event, None]:
+    """Every turn that was not taken back, without holding all of them at once."""
+    last = session.journal.last_number
+    await session.write()
+    retractions = await find_retractions(store, session.id)
+    pieces: list[Event] = []
+    async for event in _between(store, session.id, 0, last, None):
+        if is_retracted(event, retractions):
+            continue
+        pieces.append(event)
+        if event.kind not in _PIECES:
+            for one in joined(pieces):
+                yield one
+            pieces = []
+    for one in joined(pieces):
+        yield one
 
 
 async def find_retractions(store: SessionStore, session: str) -> tuple[Event, ...]:

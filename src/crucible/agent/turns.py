@@ -13,6 +13,7 @@ from typing import Any
 
 from crucible.agent import messages as message_form
 from crucible.agent.asking import choose_model
+from crucible.agent.attaching import Placed, with_files
 from crucible.agent.calling import result_from_event
 from crucible.agent.events import End
 from crucible.agent.facts import Answer, Intent
@@ -60,8 +61,13 @@ class Turns:
         shape: Shape | None,
         intent: Intent | None,
         max_repairs: int,
+        given: Placed | None = None,
     ) -> Turn:
-        """Begins one; None goes on with what is there. Raises HookBlocked, and then nothing has begun."""
+        """Begins one; None goes on with what is there. Raises HookBlocked, and then nothing has begun.
+
+        `given` is what came with the message, and is there already.
+        """
+        given = given or Placed()
         if message is not None:
             asked = {
                 "intent": intent,
@@ -70,7 +76,7 @@ class Turns:
                 "max_repairs": max_repairs,
             }
             message = await self._asked(session, message, asked)
-        chosen = intent or self._route(session, message)
+        chosen = intent or self._route(session, message, given)
         number = session.record.turns + 1
         open_turn = OpenTurn(
             number=number,
@@ -88,10 +94,15 @@ class Turns:
                 "intent": chosen,
                 "prompt": message.text if message else "",
                 "resumed": message is None,
+                "attachments": [one.as_json() for one in given.files],
             },
         )
+        for notice in given.notices:
+            session.tell("notice", {"text": notice})
         if message is not None:
-            session.add(replace(message, turn=number))
+            text = with_files(message.text, given.files)
+            pictures = (*message.pictures, *given.pictures)
+            session.add(replace(message, text=text, pictures=pictures, turn=number))
         return Turn(
             session=session.id,
             number=number,
@@ -209,6 +220,7 @@ class Turns:
                 "exit_status": None,
                 "blob": "",
                 "pictures": [],
+                "duration_s": None,
             },
         )
         return ToolResult(call_id=call.id, name=call.name, text=why, is_error=True)
@@ -240,9 +252,9 @@ class Turns:
         )
         return message
 
-    def _route(self, session: Session, message: UserMessage | None) -> Intent:
+    def _route(self, session: Session, message: UserMessage | None, given: Placed) -> Intent:
         model = choose_model(self._parts, session, "agent")
-        if message is None:
+        if message is None or given.files:
             return "agent" if model.profile.calls_tools else "code"
         return route(message.text, session.messages, model.profile)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -114,7 +114,7 @@ class Workplace(Protocol):
         ...
 
     async def read(self, path: str, *, offset: int = 0, length: int = 0) -> bytes: ...
-    async def write(self, path: str, data: bytes) -> None:
+    async def write(self, path: str, data: bytes | AsyncIterator[bytes]) -> None:
         """Makes parents; atomic: the old bytes or the new. A file that is there keeps its mode, a link its target."""
         ...
 

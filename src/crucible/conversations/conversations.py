@@ -8,12 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from sqlalchemy import Connection
 
 from crucible.conversations import records, searching
 from crucible.conversations.facts import Conversation, Found, Position
+from crucible.conversations.limits import Limits
+from crucible.conversations.pace import Pace
 from crucible.conversations.titles import check_title, title_of
+from crucible.conversations.uploads import Uploads
 from crucible.errors import ConversationMissing
 from crucible.store.database import Database
 
@@ -23,9 +27,19 @@ UNDO_S = 600.0
 class Conversations:
     """A `Chronicler` of the engine. What is another user's is missing."""
 
-    def __init__(self, database: Database, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        uploads: Path,
+        limits: Limits | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._database = database
         self._now = now
+        self.limits = limits or Limits()
+        self.uploads = Uploads(database, uploads, self.limits, now=now)
+        self.pace = Pace(self.limits.turns_per_minute)
 
     async def create(
         self, id: str, user: str, *, title: str = "", prompt: str = ""
@@ -147,7 +161,25 @@ class Conversations:
         """Titles and texts become what `stays` of them, which is given the conversation and the text."""
         await self._database.run(lambda connection: records.redact(connection, user, stays))
 
+    async def branched(self, id: str, other: str, turn: int) -> Conversation:
+        """`other` is a new session with the turns of this one up to that."""
+
+        def work(connection: Connection) -> Conversation:
+            found = records.find(connection, id)
+            if found is None:
+                raise ConversationMissing(id)
+            now = self._now()
+            new = replace(
+                found, id=other, is_pinned=False, created_at=now, updated_at=now, deleted_at=None
+            )
+            records.add(connection, new)
+            records.copy_texts(connection, id, other, turn)
+            return new
+
+        return await self._database.run(work)
+
     async def gone(self, session: str) -> None:
+        await self.uploads.remove_of(session)
         await self._database.run(lambda connection: records.remove(connection, session))
 
     def _is_due(self, found: Conversation) -> bool:

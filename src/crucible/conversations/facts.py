@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 LONGEST_QUERY = 200
 
@@ -36,3 +37,17 @@ class Position:
     is_pinned: bool
     updated_at: float
     id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A file of a user; `conversation` is empty until a turn has used it. `media_type` is what its bytes look like."""
+
+    id: str
+    user: str
+    conversation: str
+    name: str
+    media_type: str
+    size: int
+    created_at: float
+    path: Path

@@ -114,3 +114,44 @@ class ObjectUnfit(AgentError):
             f"The object is still not as it was asked for: {faults[:2000]}",
             hint="Allow more repairs, or ask for less at once",
         )
+
+
+class TurnMissing(AgentError, Refused):
+    """A turn that never was, or was taken back."""
+
+    code = "turn-missing"
+
+    def __init__(self, session: str, turn: int) -> None:
+        super().__init__(f"Session {session!r} has no turn {turn}", hint="Read its transcript")
+
+
+class TurnCompacted(AgentError, Refused):
+    """What is compacted cannot be taken back: the summary that stands for it has what came later."""
+
+    code = "turn-compacted"
+
+    def __init__(self, session: str, turn: int) -> None:
+        super().__init__(
+            f"Turn {turn} of session {session!r} was put into a summary to make room",
+            hint="Choose a later turn, or ask in a new conversation",
+        )
+
+
+class ArtifactMissing(AgentError, Refused):
+    """Nothing of that name was handed over in this session."""
+
+    code = "artifact-missing"
+
+    def __init__(self, session: str, blob: str) -> None:
+        super().__init__(
+            f"Session {session!r} has no artifact {blob[:64]!r}", hint="List its artifacts"
+        )
+
+
+class ArtifactErased(AgentError, Refused):
+    """Its bytes were erased; that it was handed over is still known."""
+
+    code = "artifact-erased"
+
+    def __init__(self, session: str, name: str) -> None:
+        super().__init__(f"The artifact {name[:200]!r} of session {session!r} was erased")

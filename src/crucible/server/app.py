@@ -13,6 +13,7 @@ from crucible.server.models.base import Problem
 from crucible.server.routes import (
     PREFIX,
     approvals,
+    artifacts,
     budgets,
     chat,
     code,
@@ -41,6 +42,7 @@ from crucible.server.routes import (
     terminals,
     tokens,
     turns,
+    uploads,
     users,
     volumes,
 )
@@ -50,7 +52,8 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
-    memory, budgets, settings, mcp_servers, conversations, chat, signing, users,
+    memory, budgets, settings, mcp_servers, conversations, chat, uploads, artifacts,
+    signing, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from crucible.errors import CrucibleError, EngineClosed
 from crucible.server.books import LazyBooks
@@ -18,14 +18,20 @@ if TYPE_CHECKING:
 class LazyEngine:
     """One engine for all callers; who comes while it is made waits with the others.
 
-    `was_left` tells whether a holder before us may have left sessions in the middle of a turn.
+    `was_left` tells whether a holder before us may have left sessions in the middle of a turn; `tidy` is what
+    goes on beside the engine as long as it is there.
     """
 
     def __init__(
-        self, make: Callable[[], Awaitable[Engine]], was_left: Callable[[], bool] = lambda: False
+        self,
+        make: Callable[[], Awaitable[Engine]],
+        was_left: Callable[[], bool] = lambda: False,
+        tidy: Callable[[Engine], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._make = make
         self._was_left = was_left
+        self._tidy = tidy
+        self._tidying: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._engine: Engine | None = None
         self._is_closed = False
@@ -44,6 +50,8 @@ class LazyEngine:
                 raise EngineClosed
             if self._engine is None:
                 self._engine = await self._make()
+                if self._tidy is not None:
+                    self._tidying = asyncio.create_task(self._tidy(self._engine))
             return self._engine
 
     async def take_up(self) -> None:
@@ -58,6 +66,9 @@ class LazyEngine:
     async def close(self) -> None:
         async with self._opening:
             self._is_closed = True
+            if self._tidying is not None:
+                self._tidying.cancel()
+                await asyncio.gather(self._tidying, return_exceptions=True)
             if self._engine is not None:
                 await self._engine.close()
 
@@ -77,4 +88,10 @@ def engine_of(service: Service, books: LazyBooks) -> LazyEngine:
 
         return may_have_open_turns(service.manager.config)
 
-    return LazyEngine(make, was_left)
+    async def tidy(engine: Engine) -> None:
+        from crucible.conversations.purging import keep_clean
+        from crucible.server.belonging import conversations_of
+
+        await keep_clean(conversations_of(engine), engine, (await books.get()).ledger)
+
+    return LazyEngine(make, was_left, tidy)

@@ -753,6 +753,24 @@ class ApprovalMissing(AgentError):
     code = "approval-missing"
 
 
+class ArtifactErased(AgentError):
+    """Its bytes were erased; that it was handed over is still known."""
+
+    code = "artifact-erased"
+
+
+class ArtifactMissing(AgentError):
+    """Nothing of that name was handed over in this session."""
+
+    code = "artifact-missing"
+
+
+class BadFileName(ConversationError):
+    """No name for a file that is given or saved."""
+
+    code = "bad-file-name"
+
+
 class BadPassword(AccountsError):
     """One that nobody may have. What it was is never told."""
 
@@ -921,10 +939,46 @@ class TooManyServers(SettingsError):
     code = "mcp-too-many-servers"
 
 
+class TooManyTurns(ConversationError):
+    """More prompts in a minute than the server takes from one user."""
+
+    code = "too-many-turns"
+
+
+class TurnCompacted(AgentError):
+    """What is compacted cannot be taken back: the summary that stands for it has what came later."""
+
+    code = "turn-compacted"
+
+
+class TurnMissing(AgentError):
+    """A turn that never was, or was taken back."""
+
+    code = "turn-missing"
+
+
 class UnknownModel(ModelError):
     """The provider has no model of that name, or not for this key."""
 
     code = "model-unknown"
+
+
+class UploadMissing(ConversationError):
+    """There is none of that id, or it is another user's or another conversation's."""
+
+    code = "upload-missing"
+
+
+class UploadQuotaSpent(ConversationError):
+    """All files of the user together are more than the server keeps."""
+
+    code = "upload-quota-spent"
+
+
+class UploadTooLarge(ConversationError):
+    """One file is larger than the server takes."""
+
+    code = "upload-too-large"
 
 
 class UserMissing(AccountsError):

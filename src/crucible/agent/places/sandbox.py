@@ -120,7 +120,7 @@ class SandboxWorkplace:
             raise GuestRefused("too-large", f"{path!r} has more than {LARGEST_READ >> 20} MiB")
         return bytes(data[:most])
 
-    async def write(self, path: str, data: bytes) -> None:
+    async def write(self, path: str, data: bytes | AsyncIterator[bytes]) -> None:
         async with self._at_work() as held:
             files, name = held.machine.files, os.fsencode(path)
             mode, owner = 0o644, held.image.owner

@@ -102,6 +102,8 @@ class Driver:
                 await self.configure(entry)
             case "rewound":
                 await engine.rewind(session, (await self._asked(entry))["steps"])
+            case "retracted":
+                await engine.retract(session, (await self._asked(entry))["turn"])
             case "cleared":
                 await engine.clear(session)
             case "compacted":

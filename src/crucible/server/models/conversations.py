@@ -7,15 +7,18 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from crucible.agent.events import Event
-from crucible.agent.facts import Intent, SessionFacts
-from crucible.agent.transcripts import Transcript
-from crucible.conversations.facts import Found
+from crucible.agent.facts import ArtifactFacts, Intent, SessionFacts, Transcript
+from crucible.conversations.facts import Found, Upload
 from crucible.conversations.titles import LONGEST_TITLE
 from crucible.server.models.agent import Prompt, SessionId, SessionWanted
 from crucible.server.models.base import Asked, Told
 
 LARGEST_TURN = 1 << 31
 Title = Annotated[str, Field(max_length=4 * LONGEST_TITLE)]
+MOST_ATTACHMENTS = 32
+UploadIds = Annotated[
+    list[Annotated[str, Field(pattern=r"^up-[0-9a-f]{32}$")]], Field(max_length=MOST_ATTACHMENTS)
+]
 TurnNumber = Annotated[int, Field(ge=1, lt=LARGEST_TURN)]
 
 
@@ -109,11 +112,52 @@ class TranscriptTold(Told):
         )
 
 
+class EditWanted(Asked):
+    turn: TurnNumber
+    prompt: Prompt
+    attachments: UploadIds = []
+
+
+class BranchWanted(Asked):
+    turn: TurnNumber
+
+
+class UploadTold(Told):
+    id: str
+    name: str
+    size: int
+    media_type: str
+
+    @classmethod
+    def of(cls, upload: Upload) -> UploadTold:
+        return cls(id=upload.id, name=upload.name, size=upload.size, media_type=upload.media_type)
+
+
+class ArtifactTold(Told):
+    """Name and type are as something in a sandbox said they were."""
+
+    blob: str
+    name: str
+    media_type: str
+    size: int
+    turn: int
+    call: str
+
+    @classmethod
+    def of(cls, facts: ArtifactFacts) -> ArtifactTold:
+        return cls.model_validate(facts, from_attributes=True)
+
+
+class ArtifactList(Told):
+    items: list[ArtifactTold]
+
+
 class ChatWanted(Asked):
     """Without a conversation a new one is made, as `options` say."""
 
     conversation: SessionId | None = None
     prompt: Prompt
+    attachments: UploadIds = []
     intent: Intent | None = None
     options: SessionWanted | None = None
 

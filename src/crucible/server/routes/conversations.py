@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 
-from crucible.agent.transcripts import MOST_TURNS
+from crucible.agent.facts import MOST_TURNS
+from crucible.conversations.exporting import as_json, as_markdown
 from crucible.conversations.facts import LONGEST_QUERY, Found, Position
 from crucible.errors import BadRequest
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
 from crucible.server.belonging import OWN_CONVERSATION, conversations_of
+from crucible.server.bytestreams import bytes_out, streamed
 from crucible.server.callers import Caller
 from crucible.server.defaults import session_options
 from crucible.server.domain import Domain
+from crucible.server.frames import disposition
 from crucible.server.models.base import Page
 from crucible.server.models.conversations import (
     LARGEST_TURN,
@@ -28,6 +32,9 @@ from crucible.server.once import IDEMPOTENT, OnceRoute
 from crucible.server.paging import Cursor, Limit
 from crucible.server.routes import PREFIX
 from crucible.server.routes.sessions import Id
+
+OCTETS = "application/octet-stream"
+Format = Annotated[Literal["markdown", "json"], Query()]
 
 router = APIRouter(prefix=f"{PREFIX}/conversations", tags=["conversations"], route_class=OnceRoute)
 
@@ -115,6 +122,31 @@ async def transcript(
     """The events of the newest turns, or of those before one, in order; pieces of one text are one event."""
     engine = await domain.engine.get()
     return TranscriptTold.of(await engine.transcript(id, turns=turns, before_turn=before_turn))
+
+
+@router.get(
+    "/{id}/export",
+    dependencies=[MAY_READ],
+    operation_id="exportConversation",
+    response_class=StreamingResponse,
+    responses=bytes_out(OCTETS),
+)
+async def export(
+    id: Id, domain: TheDomain, caller: TheCaller, format: Format = "markdown"
+) -> StreamingResponse:
+    """All turns that were not taken back, to be saved."""
+    engine = await domain.engine.get()
+    found = await conversations_of(engine).get(id, caller.user)
+    events = engine.whole_transcript(id)
+    answer = await streamed(
+        as_markdown(found, events) if format == "markdown" else as_json(found, events),
+        "text/markdown" if format == "markdown" else "application/json",
+    )
+    ending = "md" if format == "markdown" else "json"
+    answer.headers["Content-Disposition"] = disposition(
+        f"{found.title or 'conversation'}.{ending}", is_download=True
+    )
+    return answer
 
 
 async def _told(domain: Domain, caller: Caller, id: str) -> ConversationTold:

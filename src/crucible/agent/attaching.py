@@ -1,0 +1,116 @@
+"""Files that a user gives with a prompt: in the session's workspace before the turn begins, and told to the model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import IO
+
+from crucible.agent.facts import Attachment
+from crucible.agent.messages import Picture
+from crucible.agent.parts import Parts
+from crucible.agent.seams import Step
+from crucible.agent.session import Session
+from crucible.agent.workplace import WORKSPACE
+
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_LARGEST_PICTURE = 5 << 20
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """As it is in the workspace, and as the event of the turn tells it."""
+
+    name: str
+    size: int
+    media_type: str
+
+    def as_json(self) -> dict[str, str | int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """`notices` tell of files that have another name in the workspace than they came with."""
+
+    files: tuple[Attached, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+async def place_files(parts: Parts, session: Session, files: Sequence[Attachment]) -> Placed:
+    """Opens the sandbox, and writes them into its workspace; nothing that is there is overwritten."""
+    if not files:
+        return Placed()
+    workplace = session.workplace
+    await workplace.open()
+    session.note_place()
+    taken = {PurePosixPath(entry.path).name for entry in await workplace.list(WORKSPACE)}
+    placed, pictures, notices = list[Attached](), list[Picture](), list[str]()
+    for file in files:
+        name = free_name(file.name, taken)
+        taken.add(name)
+        with file.path.open("rb") as source:
+            await workplace.write(f"{WORKSPACE}/{name}", _pieces(source))
+        placed.append(Attached(name=name, size=file.size, media_type=file.media_type))
+        if name != file.name:
+            notices.append(f"{file.name} was in the workspace already; what you gave is {name}.")
+        if file.media_type in _PICTURES and file.size <= _LARGEST_PICTURE:
+            pictures.append(await _shown(parts, session, file))
+    return Placed(files=tuple(placed), pictures=tuple(pictures), notices=tuple(notices))
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """The name itself, or with a number before its ending: `data.csv`, `data-2.csv`."""
+    if name not in taken:
+        return name
+    stem, dot, ending = name.rpartition(".")
+    if not stem:
+        stem, dot, ending = name, "", ""
+    number = 2
+    while (other := f"{_cut(stem)}-{number}{dot}{ending[:40]}") in taken:
+        number += 1
+    return other
+
+
+def with_files(prompt: str, files: Sequence[Attached]) -> str:
+    """What the model reads."""
+    if not files:
+        return prompt
+    lines = [
+        f"- {json.dumps(f'{WORKSPACE}/{one.name}', ensure_ascii=False)}"
+        f" ({one.size} bytes, {one.media_type})"
+        for one in files
+    ]
+    return "\n".join((prompt, "", "Attached files, in the workspace:", *lines))
+
+
+def _cut(stem: str) -> str:
+    """So that a number and an ending have room within what a name may have."""
+    return stem.encode()[:180].decode(errors="ignore")
+
+
+async def _pieces(source: IO[bytes]) -> AsyncIterator[bytes]:
+    while data := await asyncio.to_thread(source.read, _PIECE):
+        yield data
+
+
+async def _shown(parts: Parts, session: Session, file: Attachment) -> Picture:
+    now = time.time()
+    step = Step(
+        session=session.id,
+        user=session.user,
+        turn=session.record.turns + 1,
+        kind="attached",
+        name=file.media_type,
+        began_at=now,
+        ended_at=now,
+        input=file.name.encode(errors="replace"),
+        output=await asyncio.to_thread(file.path.read_bytes),
+    )
+    return Picture(media_type=file.media_type, blob=await parts.recorder.record(step))

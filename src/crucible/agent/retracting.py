@@ -1,0 +1,94 @@
+"""Takes back turns: their messages are gone, their events are marked as taken back. The sandbox stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crucible.agent.attaching import Attached
+from crucible.agent.events import Event
+from crucible.agent.messages import Message, Summary, UserMessage
+from crucible.agent.parts import Parts
+from crucible.agent.session import Session
+from crucible.agent.transcripts import find_retractions, is_retracted
+from crucible.agent.workplace import Rewinds
+from crucible.errors import TurnCompacted, TurnMissing
+
+SANDBOX_STAYS = (
+    "The sandbox stays as it is: what the turns that were taken back did in it is still there."
+)
+
+
+async def retract(parts: Parts, session: Session, turn: int) -> tuple[str, ...]:
+    """That turn and all after it. Returns what is to be told of it; raises TurnMissing or TurnCompacted."""
+    await find_turn(parts, session, turn)
+    at = position_of(session, turn)
+    record = session.record
+    later = [one for one in record.moments if one.messages > at]
+    await session.replace_messages(
+        session.messages[:at],
+        moments=tuple(one for one in record.moments if one.messages <= at),
+        steps=later[0].step - 1 if later else record.steps,
+        last_end=None,
+    )
+    session.tell("retracted", {"from_turn": turn})
+    await session.write()
+    await parts.chronicler.retracted(session.id, turn)
+    if later and isinstance(session.workplace, Rewinds):
+        for one in later:
+            await session.workplace.forget(one.checkpoint)
+    return (SANDBOX_STAYS,) if record.place is not None else ()
+
+
+async def find_turn(parts: Parts, session: Session, turn: int) -> Event:
+    """The event that it began with. Raises TurnMissing for one that never was, or was taken back."""
+    await session.write()
+    found = await parts.store.marks(session.id, "turn-began", before_turn=turn + 1, limit=1)
+    if not found or found[0].turn != turn:
+        raise TurnMissing(session.id, turn)
+    if is_retracted(found[0], await find_retractions(parts.store, session.id)):
+        raise TurnMissing(session.id, turn)
+    return found[0]
+
+
+def position_of(session: Session, turn: int) -> int:
+    """Of the message that the turn began with. Raises TurnCompacted where that is no more."""
+    for at, message in enumerate(session.messages):
+        if _prompt_of(message) == turn and not _is_left_over(session.messages, at):
+            return at
+    raise TurnCompacted(session.id, turn)
+
+
+def end_of(session: Session, turn: int) -> int:
+    """How many messages there were when the turn had ended. Raises TurnCompacted."""
+    later = (at for at, one in enumerate(session.messages) if _prompt_of(one) > turn)
+    end = next(later, len(session.messages))
+    if turn < session.record.turns:
+        position_of(session, turn)
+    return end
+
+
+def last_prompt(session: Session) -> UserMessage:
+    """What the user said last. Raises TurnMissing."""
+    for message in reversed(session.messages):
+        if isinstance(message, UserMessage) and message.turn:
+            return message
+    raise TurnMissing(session.id, session.record.turns)
+
+
+def files_of(began: Event) -> tuple[Attached, ...]:
+    return tuple(
+        Attached(name=str(one["name"]), size=int(one["size"]), media_type=str(one["media_type"]))
+        for one in began.data.get("attachments", ())
+    )
+
+
+def _prompt_of(message: Message) -> int:
+    return message.turn if isinstance(message, UserMessage) else 0
+
+
+def _is_left_over(messages: Sequence[Message], at: int) -> bool:
+    """Pinned, and all around it was compacted: what followed it is in the summary."""
+    before = at
+    while before and getattr(messages[before], "is_pinned", False):
+        before -= 1
+    return before < at and isinstance(messages[before], Summary)
