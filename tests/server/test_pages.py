@@ -103,6 +103,17 @@ def test_the_frame_for_charts_has_an_origin_of_its_own_and_no_way_out(
     assert "x-frame-options" not in answer.headers
 
 
+def test_a_frame_without_an_origin_gets_the_script_that_draws_and_nothing_else(
+    run: Run, bare: Server
+) -> None:
+    drawn = get(run, bare, "/frames/draw.js", Origin="null")
+    asked = get(run, bare, "/api/v1/conversations", Origin="null")
+
+    assert drawn.status_code == 200
+    assert drawn.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert asked.status_code == 403
+
+
 @pytest.mark.parametrize(
     "path",
     [
