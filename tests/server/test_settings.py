@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
+from tests.database import sqlite_template as sqlite_template
 from tests.providers.server import ProviderServer
 from tests.providers.turns import Turn
 from tests.server.agent_stage import Stage, agent_staging
+from tests.server.browsers import PASSWORD, browser
+from tests.server.conftest import Server
 from tests.server.scripted import PlayedProcess, Staged
+from tests.server.test_signing import peopled as peopled
 
 from crucible.agent.models.settings import load_settings
 from crucible.agent.models.users import UserModels
@@ -208,6 +212,42 @@ async def test_the_key_of_one_user_is_not_used_for_another(
         assert answer.json()["end"] == "failed"
         await http.delete(f"{PATH}/keys/openai")
     assert await stage.books.settings.keys("ada") == {"openai": provider.key}
+
+
+async def test_of_two_who_sign_in_each_has_their_own_and_takes_it_along(peopled: Server) -> None:
+    key, home = "sk-bobs-0123456789abcdefgh", peopled.home
+    async with browser(peopled.url) as ann, browser(peopled.url) as bob:
+        await ann.sign("sign-up", name="ann", password=PASSWORD)
+        await bob.sign("sign-up", name="bob", password=PASSWORD)
+        assert (await bob.ask("PUT", "/settings/keys/openai", json={"key": key})).status_code == 204
+        dark = {"appearance": {"theme": "dark"}}
+        assert (await bob.ask("PATCH", "/settings", json=dark)).status_code == 200
+        own = {"name": "mine", "command": ["run"], "environment": {"TOKEN": key}}
+        assert (await bob.ask("POST", "/settings/mcp", json=own)).status_code == 201
+        # Who is no administrator has nothing run on the host, and reaches nothing of it.
+        host = {**own, "name": "host", "where": "host"}
+        assert (await bob.ask("POST", "/settings/mcp", json=host)).status_code == 403
+        inner = {"name": "inner", "url": peopled.url}
+        assert (await bob.ask("POST", "/settings/mcp", json=inner)).status_code == 422
+        # An administrator sees no more of it than anybody.
+        told = (await ann.ask("GET", "/settings")).json()
+        assert told["appearance"]["theme"] == "system"
+        assert "settings" not in {one["key_from"] for one in told["model_providers"]}
+        assert (await ann.ask("GET", "/settings/mcp")).json() == {"items": []}
+        for method, path in (("DELETE", "/settings/mcp/mine"), ("POST", "/settings/mcp/mine/test")):
+            assert (await ann.ask(method, path)).status_code == 404, path
+        await ann.ask("DELETE", "/settings/keys/openai")
+        told = (await bob.ask("GET", "/settings")).json()
+        origins = {one["name"]: one["key_from"] for one in told["model_providers"]}
+        assert origins["openai"] == "settings"
+        # Removed, bob leaves no key behind.
+        who = (await bob.auth())["user"]["id"]
+        books = await peopled.domain.books.get()
+        assert await books.settings.keys(who) == {"openai": key}
+        assert (await ann.ask("DELETE", f"/users/{who}")).status_code == 204
+        assert await books.settings.keys(who) == {}
+        assert await books.settings.servers(who) == []
+        assert _holders(home, key) == []
 
 
 async def test_what_cannot_be_set_is_refused_and_nothing_changes(stage: Stage) -> None:

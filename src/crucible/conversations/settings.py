@@ -191,6 +191,12 @@ class Settings:
         await self._database.scrub()
 
 
+def forget_user(connection: Connection, user: str) -> None:
+    """All that a user has set, with their keys and servers: for one who is removed."""
+    for table in (tables.settings, tables.keys, tables.servers):
+        connection.execute(delete(table).where(table.c.user_id == user))
+
+
 def changed_by(settings: UserSettings, changes: Mapping[str, Any]) -> UserSettings:
     """Each section's named fields; whoever hands them over has checked them."""
     new: dict[str, Any] = {}

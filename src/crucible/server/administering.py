@@ -55,6 +55,7 @@ async def change(
 async def remove(people: OpenPeople, store: Store, id: str) -> None:
     await people.logins.remove(id)
     revoke_all(store, id)
+    await people.forget_settings(id)
 
 
 async def reset(people: OpenPeople, id: str) -> str:

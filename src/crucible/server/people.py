@@ -34,6 +34,13 @@ class OpenPeople:
         self.logins: Logins = Logins(database, self.passwords)
         self.sessions: WebSessions = WebSessions(database)
 
+    async def forget_settings(self, user: str) -> None:
+        """With keys of models that only this user had."""
+        from crucible.conversations.settings import forget_user
+
+        await self._database.run(lambda connection: forget_user(connection, user))
+        await self._database.scrub()
+
     def close(self) -> None:
         self.passwords.close()
         self._database.close()
