@@ -140,10 +140,12 @@ describe("options of a new chat", () => {
 it("a patch is known by its files", () => {
   const patch =
     "diff --git a/x y b/x y\n--- a/x y\n+++ b/x y\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-z\n";
-  expect([...splitPatch(patch)]).toEqual([
+  const found = splitPatch(patch);
+  expect([...found].map(([name, one]) => [name, one.hunks])).toEqual([
     ["x y", "@@ -1 +1 @@\n-a\n+b"],
     ["gone", "@@ -1 +0,0 @@\n-z"],
   ]);
+  expect([...found.values()].map((one) => one.whole).join("")).toBe(patch);
 });
 
 it("an address has the pages' parameters", () => {

@@ -34,7 +34,7 @@ async function draw(figure, isDark) {
         "#2aa6a6",
       ],
       font: { family: "system-ui, sans-serif", ...layout.font, color: ink },
-      margin: { t: layout.title ? 56 : 24, r: 24, b: 48, l: 56, ...layout.margin },
+      margin: { t: layout.title ? 56 : 24, r: 24, b: 60, l: 60, ...layout.margin },
       ...axes(layout, axis),
     },
     {

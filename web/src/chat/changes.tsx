@@ -1,16 +1,14 @@
-/** What the sandbox changed in its copy of the workspace: file by file, to be written to the host or taken along. */
+/** What the sandbox changed in its copy of the workspace: file by file, to be looked at and taken along. */
 
 import { useMemo, useState } from "react";
-import { API, get, post, send } from "@/api/client";
+import { address, get, send } from "@/api/client";
 import { useLoad } from "@/api/load";
-import { asProblem, type Problem } from "@/api/problem";
 import { Link } from "@/router";
 import { Badge, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { Icon } from "@/ui/icons";
 import { EmptyState, ProblemNote, Waiting } from "@/ui/states";
-import { toast } from "@/ui/toast";
 import { splitPatch } from "./patch";
 
 interface Change {
@@ -18,6 +16,7 @@ interface Change {
   change: string;
 }
 
+const WORKSPACE = "/workspace";
 const TONES: Record<string, Tone> = {
   added: "good",
   deleted: "bad",
@@ -25,15 +24,7 @@ const TONES: Record<string, Tone> = {
   modified: "info",
 };
 
-export function Changes({
-  conversation,
-  sandbox,
-  onClose,
-}: {
-  conversation: string;
-  sandbox: string;
-  onClose: () => void;
-}) {
+export function Changes({ sandbox, onClose }: { sandbox: string; onClose: () => void }) {
   const changes = useLoad(`changes ${sandbox}`, (signal) =>
     get<Change[]>(`/sandboxes/${encodeURIComponent(sandbox)}/changes`, { signal }),
   );
@@ -44,8 +35,6 @@ export function Changes({
   );
   const diffs = useMemo(() => splitPatch(patch.data ?? ""), [patch.data]);
   const [chosen, setChosen] = useState<ReadonlySet<string> | null>(null);
-  const [isBusy, setBusy] = useState(false);
-  const [problem, setProblem] = useState<Problem | null>(null);
   const all = changes.data ?? [];
   const wanted = all.map((one) => one.path).filter((path) => chosen === null || chosen.has(path));
 
@@ -54,22 +43,9 @@ export function Changes({
     if (!next.delete(path)) next.add(path);
     setChosen(next);
   };
-  const apply = async () => {
-    setBusy(true);
-    setProblem(null);
-    try {
-      await post(`/conversations/${conversation}/apply`, { paths: wanted });
-      toast(wanted.length === 1 ? "One file is written" : `${wanted.length} files are written`);
-      changes.reload();
-    } catch (error) {
-      setProblem(asProblem(error));
-    } finally {
-      setBusy(false);
-    }
-  };
   const take = () => {
-    const query = new URLSearchParams(wanted.map((path) => ["path", path]));
-    location.assign(`${API}/conversations/${conversation}/changes.zip?${query}`);
+    const parts = wanted.map((path) => diffs.get(path)?.whole ?? "");
+    save(new Blob(parts, { type: "text/x-patch" }), "changes.patch");
   };
 
   return (
@@ -78,21 +54,20 @@ export function Changes({
       isWide
       onClose={onClose}
       title="Changes in the workspace"
-      about="The sandbox works on a copy. Nothing here is on your disk until you write it there."
+      about="The sandbox works on a copy. Nothing of this is on your disk."
       footer={
         all.length > 0 && (
-          <>
-            <Button icon="download" disabled={!wanted.length} onClick={take}>
-              Download {wanted.length === all.length ? "all" : wanted.length}
-            </Button>
-            <Button look="primary" isBusy={isBusy} disabled={!wanted.length} onClick={apply}>
-              Write {wanted.length === all.length ? "all" : wanted.length} to the host
-            </Button>
-          </>
+          <Button
+            look="primary"
+            icon="download"
+            disabled={!wanted.length || !patch.data}
+            onClick={take}
+          >
+            {wanted.length === all.length ? "All" : wanted.length} as a patch
+          </Button>
         )
       }
     >
-      {problem && <ProblemNote problem={problem} />}
       {changes.problem?.status === 422 && (
         <EmptyState
           icon="folder"
@@ -123,7 +98,14 @@ export function Changes({
           <FileChange
             key={one.path}
             change={one}
-            diff={diffs.get(one.path) ?? ""}
+            diff={diffs.get(one.path)?.hunks ?? ""}
+            href={
+              one.change === "deleted" || one.change === "removed"
+                ? ""
+                : address(`/sandboxes/${encodeURIComponent(sandbox)}/files`, {
+                    path: `${WORKSPACE}/${one.path}`,
+                  })
+            }
             isChosen={chosen === null || chosen.has(one.path)}
             onToggle={() => toggle(one.path)}
           />
@@ -136,11 +118,14 @@ export function Changes({
 function FileChange({
   change,
   diff,
+  href,
   isChosen,
   onToggle,
 }: {
   change: Change;
   diff: string;
+  /** Of the file as it is now; empty if it is gone. */
+  href: string;
   isChosen: boolean;
   onToggle: () => void;
 }) {
@@ -158,6 +143,18 @@ function FileChange({
           />
           <span className="min-w-0 flex-1 truncate font-mono text-xs">{change.path}</span>
           <Badge tone={TONES[change.change] ?? "plain"}>{change.change}</Badge>
+          {href && (
+            <a
+              href={href}
+              download={change.path.split("/").at(-1)}
+              aria-label={`Download ${change.path}`}
+              title="Download"
+              onClick={(event) => event.stopPropagation()}
+              className="grid size-6 place-items-center rounded text-muted hover:bg-hover hover:text-ink"
+            >
+              <Icon name="download" className="size-3.5" />
+            </a>
+          )}
           <Icon
             name="right"
             className="size-3.5 text-faint transition-transform group-open/file:rotate-90"
@@ -174,6 +171,14 @@ function FileChange({
       </details>
     </li>
   );
+}
+
+function save(blob: Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 function DiffLine({ line }: { line: string }) {

@@ -259,7 +259,7 @@ function ChooseDirectory({
       isOpen
       onClose={onClose}
       title="Work on a directory"
-      about="The sandbox gets a copy. You see what it changed as a diff, and write back what you like, file by file."
+      about="The sandbox gets a copy. You see what it changed as a diff, and take along what you like, file by file."
     >
       <form
         className="flex flex-col gap-4"

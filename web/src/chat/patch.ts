@@ -1,14 +1,22 @@
-/** A patch by its files: from each one's first hunk on, by the name it has after the change. */
-export function splitPatch(patch: string): Map<string, string> {
-  const found = new Map<string, string>();
-  for (const part of patch.split(/^(?=diff --git )/m)) {
+export interface FilePatch {
+  /** As `git apply` takes it. */
+  whole: string;
+  /** From its first hunk on, to be read. */
+  hunks: string;
+}
+
+/** A patch by its files, by the name that each has after the change. */
+export function splitPatch(patch: string): Map<string, FilePatch> {
+  const found = new Map<string, FilePatch>();
+  for (const whole of patch.split(/^(?=diff --git )/m)) {
     const name =
-      /^\+\+\+ b\/(.+)$/m.exec(part)?.[1] ??
-      /^--- a\/(.+)$/m.exec(part)?.[1] ??
-      /^diff --git a\/(.+) b\/\1$/m.exec(part)?.[1];
+      /^\+\+\+ b\/(.+)$/m.exec(whole)?.[1] ??
+      /^--- a\/(.+)$/m.exec(whole)?.[1] ??
+      /^diff --git a\/(.+) b\/\1$/m.exec(whole)?.[1];
     if (!name) continue;
-    const hunks = part.search(/^@@ /m);
-    found.set(name.replace(/\t.*$/, ""), hunks < 0 ? "" : part.slice(hunks).trimEnd());
+    const begin = whole.search(/^@@ /m);
+    const hunks = begin < 0 ? "" : whole.slice(begin).trimEnd();
+    found.set(name.replace(/\t.*$/, ""), { whole, hunks });
   }
   return found;
 }
