@@ -1,11 +1,9 @@
-"""MCP servers for tests, built on the official SDK: `python servers.py stdio` or `python servers.py http PORT`."""
+"""An MCP server for tests, built on the official SDK; as a program it speaks over its input and output."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from typing import Any
 
 from mcp.server.mcpserver import Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -64,13 +62,5 @@ def make() -> MCPServer:
     return server
 
 
-def main(words: list[str]) -> None:
-    if words[0] == "stdio":
-        make().run("stdio")
-        return
-    options: dict[str, Any] = {"host": "127.0.0.1", "port": int(words[1])}
-    make().run("streamable-http", **options)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    make().run("stdio")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from tests.agent.places import LocalWorkplace, local_workplace
 from tests.conftest import Run
+from tests.mcp import servers
 
 from crucible.agent.tools.base import Context, Outcome, Tool
 from crucible.errors import BadSetting, BadToolCall
@@ -23,8 +25,6 @@ from crucible.mcp.tools import tool_name
 from crucible.mcp.toolset import McpTools
 
 pytestmark = pytest.mark.usefixtures("run")
-
-_SERVERS = str(Path(__file__).with_name("servers.py"))
 
 # What runs in a sandbox without any package: the protocol of 2025, in a few lines.
 IN_SANDBOX = """\
@@ -57,20 +57,29 @@ for line in sys.stdin:
 
 
 @asynccontextmanager
-async def _tools(
-    place: LocalWorkplace, *servers: McpServer, is_dynamic: bool = False, **environment: str
-) -> AsyncIterator[McpTools]:
-    settings = McpSettings(servers=servers, is_dynamic=is_dynamic)
-    tools = McpTools(settings, {"PATH": os.environ["PATH"], **environment})
+async def _tools(*servers: McpServer, is_dynamic: bool = False) -> AsyncIterator[McpTools]:
+    tools = McpTools(McpSettings(servers=servers, is_dynamic=is_dynamic), _ENVIRONMENT)
     try:
         yield tools
     finally:
         await tools.close()
 
 
-def _on_host(**more: Any) -> McpServer:
-    command = (sys.executable, _SERVERS, "stdio")
-    return McpServer(name="own", command=command, where="host", **more)
+# To start one takes a second of a processor: what need not have its own uses the one of the fixture.
+_ENVIRONMENT = {"PATH": os.environ["PATH"], "WANTED": "w1", "ANTHROPIC_API_KEY": "sk-1"}
+_ON_HOST = McpServer(
+    name="own",
+    command=(sys.executable, servers.__file__),
+    where="host",
+    environment_from=("WANTED",),
+    timeout_s=300,
+)
+_INSIDE = McpServer(
+    name="inside",
+    command=("python3", "-u", "-c", IN_SANDBOX),
+    environment={"GIVEN": "yes"},
+    timeout_s=300,
+)
 
 
 async def _call(
@@ -81,55 +90,59 @@ async def _call(
     return await tool.run(tool.use(given), context)
 
 
-async def test_tools_of_a_program_on_this_host_are_called(place: LocalWorkplace) -> None:
-    server = _on_host(environment_from=("WANTED",))
-    async with _tools(place, server, WANTED="w1", ANTHROPIC_API_KEY="sk-1") as mcp:
-        tools = await mcp.tools("s", None, place)
-        assert "mcp__own__add" in [tool.spec.name for tool in tools]
-        assert all(tool.use({}).reach == "outside" for tool in tools if "fail" in tool.spec.name)
-        assert (await _call(place, tools, "mcp__own__add", a=2, b=40)).text == "42"
-        failed = await _call(place, tools, "mcp__own__fail")
-        assert failed.is_error
-        assert "this always fails" in failed.text
-        picture = await _call(place, tools, "mcp__own__picture")
-        assert [one.media_type for one in picture.artifacts] == ["image/png"]
-        with pytest.raises(BadToolCall, match="do not fit"):
-            await _call(place, tools, "mcp__own__add", a="two", b=1)
-        variable = "mcp__own__variable"
-        assert (await _call(place, tools, variable, name="WANTED")).text == "w1"
-        key = await _call(place, tools, variable, name="ANTHROPIC_API_KEY")
-        assert key.text == "(unset)"
+async def test_tools_of_a_program_on_this_host_are_called(
+    place: LocalWorkplace, own: McpTools
+) -> None:
+    tools = await own.tools("s", None, place)
+    assert "mcp__own__add" in [tool.spec.name for tool in tools]
+    assert all(tool.use({}).reach == "outside" for tool in tools if "fail" in tool.spec.name)
+    assert (await _call(place, tools, "mcp__own__add", a=2, b=40)).text == "42"
+    failed = await _call(place, tools, "mcp__own__fail")
+    assert failed.is_error
+    assert "this always fails" in failed.text
+    picture = await _call(place, tools, "mcp__own__picture")
+    assert [one.media_type for one in picture.artifacts] == ["image/png"]
+    with pytest.raises(BadToolCall, match="do not fit"):
+        await _call(place, tools, "mcp__own__add", a="two", b=1)
+    variable = "mcp__own__variable"
+    assert (await _call(place, tools, variable, name="WANTED")).text == "w1"
+    key = await _call(place, tools, variable, name="ANTHROPIC_API_KEY")
+    assert key.text == "(unset)"
 
 
-async def test_a_server_that_dies_is_told_and_started_again(place: LocalWorkplace) -> None:
-    async with _tools(place, _on_host()) as mcp:
-        tools = await mcp.tools("s", None, place)
-        gone = await _call(place, tools, "mcp__own__leave")
-        assert gone.is_error
-        assert "MCP server 'own' failed" in gone.text
-        assert (await _call(place, tools, "mcp__own__add", a=1, b=1)).text == "2"
+async def test_a_server_that_dies_is_told_and_started_again(
+    place: LocalWorkplace, own: McpTools
+) -> None:
+    tools = await own.tools("s", None, place)
+    gone = await _call(place, tools, "mcp__own__leave")
+    assert gone.is_error
+    assert "MCP server 'own' failed" in gone.text
+    assert (await _call(place, tools, "mcp__own__add", a=1, b=1)).text == "2"
 
 
-async def test_a_call_that_takes_too_long_is_given_up(place: LocalWorkplace) -> None:
-    async with _tools(place, _on_host(timeout_s=20)) as mcp:
-        tools = await mcp.tools("s", None, place)
-        mcp_tool: Any = next(one for one in tools if one.spec.name == "mcp__own__slow")
-        object.__setattr__(mcp_tool.connection, "server", _on_host(timeout_s=0.2))
-        late = await _call(place, tools, "mcp__own__slow")
-        assert "did not answer within 0.2 s" in late.text
+async def test_a_call_that_takes_too_long_is_given_up(
+    place: LocalWorkplace, own: McpTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = await own.tools("s", None, place)
+    mcp_tool: Any = next(one for one in tools if one.spec.name == "mcp__own__slow")
+    assert (await _call(place, tools, "mcp__own__add", a=1, b=1)).text == "2"
+    monkeypatch.setattr(mcp_tool.connection, "server", replace(_ON_HOST, timeout_s=0.2))
+    late = await _call(place, tools, "mcp__own__slow")
+    assert "did not answer within 0.2 s" in late.text
 
 
 async def test_tools_that_come_later_are_seen_where_that_is_wanted(place: LocalWorkplace) -> None:
-    for is_dynamic in (False, True):
-        async with _tools(place, _on_host(), is_dynamic=is_dynamic) as mcp:
-            tools = await mcp.tools("s", None, place)
-            await _call(place, tools, "mcp__own__grow")
-            names = [tool.spec.name for tool in await mcp.tools("s", None, place)]
-            assert ("mcp__own__more" in names) == is_dynamic
+    async with _tools(_ON_HOST) as mcp:
+        tools = await mcp.tools("s", None, place)
+        await _call(place, tools, "mcp__own__grow")
+        assert await mcp.tools("s", None, place) == tools
+        mcp.settings = replace(mcp.settings, is_dynamic=True)
+        names = [tool.spec.name for tool in await mcp.tools("s", None, place)]
+        assert "mcp__own__more" in names
 
 
 async def test_tools_over_http_are_called(place: LocalWorkplace, http_server: str) -> None:
-    async with _tools(place, McpServer(name="web", url=http_server)) as mcp:
+    async with _tools(McpServer(name="web", url=http_server)) as mcp:
         tools = await mcp.tools("s", None, place)
         assert (await _call(place, tools, "mcp__web__add", a=20, b=3)).text == "23"
 
@@ -137,9 +150,7 @@ async def test_tools_over_http_are_called(place: LocalWorkplace, http_server: st
 async def test_a_server_runs_in_the_sandbox_unless_it_is_told_otherwise(
     place: LocalWorkplace,
 ) -> None:
-    command = ("python3", "-u", "-c", IN_SANDBOX)
-    server = McpServer(name="inside", command=command, environment={"GIVEN": "yes"})
-    async with _tools(place, server) as mcp:
+    async with _tools(_INSIDE) as mcp:
         tools = await mcp.tools("s", None, place)
         assert [tool.spec.name for tool in tools] == ["mcp__inside__where", "mcp__inside__flood"]
         assert (await _call(place, tools, "mcp__inside__where")).text == "/workspace yes"
@@ -156,16 +167,16 @@ async def test_one_that_cannot_be_reached_does_not_keep_others_from_working(
     nobody = McpServer(name="nobody", url="http://127.0.0.1:1/mcp", timeout_s=20)
     script = "echo 'one module is missing' >&2; exit 1"
     broken = McpServer(name="broken", command=("/bin/sh", "-c", script), timeout_s=60)
-    async with _tools(place, missing, _on_host(), nobody, broken) as mcp:
+    async with _tools(missing, _INSIDE, nobody, broken) as mcp:
         tools = await mcp.tools("s", None, place)
-        assert {tool.spec.name.split("__")[1] for tool in tools} == {"own"}
+        assert {tool.spec.name.split("__")[1] for tool in tools} == {"inside"}
         failures = mcp.failures("s")
         assert set(failures) == {"missing", "nobody", "broken"}
         assert failures["broken"].endswith("; it said: one module is missing")
 
 
 async def test_a_session_has_the_servers_that_it_may_use(place: LocalWorkplace) -> None:
-    async with _tools(place, _on_host()) as mcp:
+    async with _tools(_ON_HOST) as mcp:
         assert await mcp.tools("s", ["other-*"], place) == ()
         assert await mcp.tools("s", [], place) == ()
 
@@ -210,7 +221,7 @@ def test_names_of_tools_fit_and_do_not_collide() -> None:
     assert all(len(name) <= 64 for name in names)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def place(run: Run) -> Iterator[LocalWorkplace]:
     context = local_workplace()
     made = run(context.__aenter__())
@@ -219,28 +230,31 @@ def place(run: Run) -> Iterator[LocalWorkplace]:
     run(context.__aexit__(None, None, None))
 
 
+@pytest.fixture(scope="module")
+def own(run: Run) -> Iterator[McpTools]:
+    context = _tools(_ON_HOST)
+    yield run(context.__aenter__())
+    run(context.__aexit__(None, None, None))
+
+
 @pytest.fixture
 def http_server(run: Run) -> Iterator[str]:
-    async def start() -> tuple[asyncio.subprocess.Process, int]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, _SERVERS, "http", str(port), stderr=asyncio.subprocess.DEVNULL
-        )
-        async with asyncio.timeout(120):
-            while True:
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    return process, port
-                await asyncio.sleep(0.05)
+    """In this process, at a port that is its own before it listens."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(servers.make().streamable_http_app(), log_level="error")
+    server = uvicorn.Server(config)
+    serving: list[asyncio.Task[None]] = []
 
-    process, port = run(start())
-    yield f"http://127.0.0.1:{port}/mcp"
+    async def start() -> None:
+        serving.append(asyncio.create_task(server._serve(sockets=[listening])))
+        while not server.started:
+            assert not serving[0].done()
+            await asyncio.sleep(0.01)
 
     async def stop() -> None:
-        process.kill()
-        await process.wait()
+        server.should_exit = server.force_exit = True
+        await serving[0]
 
+    run(start())
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     run(stop())

@@ -37,7 +37,7 @@ MODEL = "anthropic:claude-sonnet-4-6"
 PACKAGES = "/opt/packages"
 INSIDE = McpServer(
     name="inside",
-    command=("python3", f"{PACKAGES}/servers.py", "stdio"),
+    command=("python3", f"{PACKAGES}/servers.py"),
     environment={"PYTHONPATH": PACKAGES, "GIVEN": "to the server"},
     # A translated machine takes its time to load the SDK.
     timeout_s=600,
@@ -198,9 +198,9 @@ async def test_a_server_of_the_official_sdk_runs_in_the_sandbox(stage: TurnStage
         assert len(notices) == 1
         assert "no tools of MCP server 'absent'" in notices[0]
         assert "no-such-server" in notices[0]
-        assert b"servers.py stdio" in await Bench(stage.place).processes()
+        assert b"packages/servers.py" in await Bench(stage.place).processes()
     async with asyncio.timeout(240):
-        await Bench(stage.place).nothing_runs("servers.py stdio")
+        await Bench(stage.place).nothing_runs("packages/servers.py")
 
 
 async def _until_end(stage: TurnStage, session: str) -> AsyncIterator[Any]:
