@@ -17,6 +17,7 @@ from tests.server.chatting import API, MAY_PUBLISH, said
 
 from crucible.conversations.names import safe_name
 from crucible.conversations.zipping import inner_name
+from crucible.server import gate
 from crucible.server.frames import disposition, with_own_plotly
 
 pytestmark = pytest.mark.usefixtures("run")
@@ -118,14 +119,14 @@ EVERY_ROUTE = (
     ("POST", "/edit", {"turn": 1, "prompt": "x"}),
     ("POST", "/retry", None),
     ("POST", "/branch", {"turn": 1}),
+    ("POST", "/apply", {"paths": ["a"]}),
+    ("GET", "/changes.zip", None),
 )
 
 
 async def test_every_route_of_another_users_conversation_is_missing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crucible.server import gate
-
     stage.play(Say(text="Mine."))
     async with stage.server.client() as http:
         id = (await said(http, "Hello"))["conversation"]
@@ -133,19 +134,10 @@ async def test_every_route_of_another_users_conversation_is_missing(
         admit = gate.Gate._admit
 
         async def as_other(self: Any, connection: Any, wire: Any) -> None:
-            found = admit(self, connection, wire)
-            if hasattr(found, "__await__"):
-                await found
+            await admit(self, connection, wire)
             connection.state.caller = replace(connection.state.caller, user="other")
 
-        def as_other_now(self: Any, connection: Any, wire: Any) -> None:
-            admit(self, connection, wire)
-            connection.state.caller = replace(connection.state.caller, user="other")
-
-        import inspect
-
-        is_waiting = inspect.iscoroutinefunction(admit)
-        monkeypatch.setattr(gate.Gate, "_admit", as_other if is_waiting else as_other_now)
+        monkeypatch.setattr(gate.Gate, "_admit", as_other)
         for method, path, asked in EVERY_ROUTE:
             answer = await http.request(method, f"{API}/conversations/{id}{path}", json=asked)
             assert (answer.status_code, method, path) == (404, method, path)

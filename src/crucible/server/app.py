@@ -45,6 +45,7 @@ from crucible.server.routes import (
     uploads,
     users,
     volumes,
+    workspaces,
 )
 from crucible.server.wire import Wire
 
@@ -52,7 +53,7 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
-    memory, budgets, settings, mcp_servers, conversations, chat, uploads, artifacts,
+    memory, budgets, settings, mcp_servers, conversations, chat, uploads, artifacts, workspaces,
     signing, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
