@@ -103,6 +103,8 @@ def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run, tmp_path
             Say(calls=(call("bash", command="echo one > a"),)),
             Say(calls=(call("bash", command="echo two > a"),)),
             Say(text="Two."),
+            Say(calls=(call("bash", command="echo three >> a; cat a"),)),
+            Say(text="Three."),
             Say(calls=(call("bash", command="cat a"),)),
             Say(text="One again."),
         ]
@@ -123,12 +125,14 @@ def test_a_step_is_taken_back_after_an_approval(stage: Stage, run: Run, tmp_path
                 break
         assert (await turn.wait()).text == "Two."
         await _rewinding_fails(stage, session.id)
+        off = CheckpointWish(is_on=False, keep=2)
+        await stage.engine.configure(session.id, {"checkpoints": off})
+        await _branched(stage, session.id)
         await stage.engine.rewind(session.id, 1)
         assert await _changes(stage, session.id) == {b"a": "added"}
         answer = await stage.engine.generate(session.id, "run cat")
         assert answer.end == "done", answer
         assert results(await stage.engine.history(session.id))[-1].startswith("one")
-        await _branched(stage, session.id)
         await stage.engine.destroy(session.id)
         assert stage.service.manager.records.snapshots() == []
 
@@ -168,20 +172,15 @@ async def _changes(stage: Stage, session: str) -> dict[bytes, str]:
 async def _branched(stage: Stage, session: str) -> None:
     """Another session from a real checkpoint, with files and messages as they were; the first goes on as it is."""
     facts = await stage.engine.session(session)
-    moments = stage.engine._sessions[session].record.moments
-    other = await stage.engine.branch(session, moments[-1].step)
+    other = await stage.engine.branch(session, 2)
     assert other.parent == session
     assert other.messages < facts.messages
-    stage.model.lines = [
-        Say(calls=(call("bash", command="echo three >> a; cat a"),)),
-        Say(text="Three."),
-    ]
     turn = await stage.engine.begin(other.id, "run it")
     assert (await turn.wait()).end == "done"
     assert results(await stage.engine.history(other.id))[-1] == "one\nthree"
     first = stage.service.manager.running(f"agent-{session}")
     data = b"".join([piece async for piece in first.machine.files.read(b"/workspace/a")])
-    assert data == b"one\n"
+    assert data == b"two\n"
     await stage.engine.destroy(other.id)
 
 
