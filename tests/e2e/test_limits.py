@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import CommandLine
+from tests.conftest import SMALL, CommandLine, own_home
 
 pytestmark = pytest.mark.vm
 
 FORKS = "for i in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; wait"
+
+
+@pytest.fixture
+def crucible(prepared_small: Path) -> Iterator[CommandLine]:
+    """One of the limits is a small machine's memory."""
+    with own_home(prepared_small) as home:
+        yield CommandLine(home)
 
 
 def audit(crucible: CommandLine) -> list[tuple[str, dict[str, Any]]]:
@@ -29,7 +37,13 @@ def audit(crucible: CommandLine) -> list[tuple[str, dict[str, Any]]]:
         (("--timeout", "1s"), "sleep 100", 124, "time", "1 s"),
         (("--pids", "5"), FORKS, None, "processes", "5"),
         (("--max-output", "1M"), "yes", 137, "output", "1 MiB"),
-        (("--memory", "128M"), "head -c 1G /dev/zero | tail", None, "memory", "128 MiB"),
+        (
+            ("--memory", f"{SMALL.memory_mib}M"),
+            "head -c 1G /dev/zero | tail",
+            None,
+            "memory",
+            f"{SMALL.memory_mib} MiB",
+        ),
     ],
 )
 def test_the_limit_that_a_command_met_is_told(

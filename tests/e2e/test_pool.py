@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import CommandLine, end_owner, owner_pid, unprivileged
+from tests.conftest import SMALL, CommandLine, end_owner, owner_pid, unprivileged
 from tests.e2e.leftovers import leftovers
 
 from crucible.client import front
@@ -26,14 +26,14 @@ WHO = "cat /etc/hostname /etc/machine-id /proc/sys/kernel/random/boot_id; head -
 
 
 @pytest.fixture(scope="module")
-def daemon(module_home: Path) -> Iterator[CommandLine]:
-    command_line = CommandLine(module_home)
+def daemon(small_home: Path) -> Iterator[CommandLine]:
+    command_line = CommandLine(small_home)
     command_line.environment["CRUCIBLE_POOL_MIN"] = "1"
     command_line.environment["CRUCIBLE_POOL_MAX"] = "2"
     command_line.ok("daemon", "start")
     yield command_line
     command_line.ok("daemon", "stop")
-    assert leftovers(module_home) == []
+    assert leftovers(small_home) == []
 
 
 @pytest.fixture(params=["alone", "daemon"])
@@ -128,8 +128,8 @@ def test_a_name_that_is_taken_is_refused_and_costs_no_machine(daemon: CommandLin
 def test_another_size_is_no_hit_and_is_served(daemon: CommandLine) -> None:
     wait_warm(daemon)
     before = pool(daemon)["misses"]
-    told = daemon.ok("run", "--memory", "256M", "--", "cat", "/proc/meminfo")
-    assert int(told.split()[1]) < 256 << 10
+    told = daemon.ok("run", "--memory", f"{SMALL.memory_mib}M", "--", "cat", "/proc/meminfo")
+    assert int(told.split()[1]) < SMALL.memory_mib << 10
     assert pool(daemon)["misses"] == before + 1
 
 

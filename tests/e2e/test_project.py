@@ -184,6 +184,7 @@ CMD ["/bin/cat", "/greeting", "/src/word"]
     assert chosen["image"].startswith("localhost/devcontainer-")
     shown = json.loads(crucible.ok("config", "show", "--json", cwd=tmp_path))
     assert shown["build"]["value"]["args"] == build["args"]
-    aside = crucible("run", *small, "--no-devcontainer", "--image", "base", "true", cwd=tmp_path)
+    # Of the usual size: another would have to be booted first.
+    aside = crucible("run", "--no-devcontainer", "--image", "base", "true", cwd=tmp_path)
     assert aside.returncode == 0
     assert b"devcontainer" not in aside.stderr

@@ -32,7 +32,7 @@ while True:
     with open("/tmp/.state", "w") as file:
         file.write(f"{os.getpid()} {secret} {count}")
     os.rename("/tmp/.state", "/tmp/state")
-    time.sleep(0.1)
+    time.sleep(0.25)
 """
 
 
