@@ -18,6 +18,7 @@ from crucible.accounts.prices import Prices
 from crucible.agent.engine import Engine
 from crucible.agent.judging import PolicyJudge
 from crucible.agent.keeping.sql import SqlSessions
+from crucible.agent.lanes import LaneLimits
 from crucible.agent.messages import AssistantMessage, Text, ToolCall
 from crucible.agent.models.base import (
     Answered,
@@ -116,6 +117,8 @@ async def _engine(root: Path, model: _Instant | _Still) -> AsyncIterator[Engine]
         judge=PolicyJudge(),
         recorder=LedgerRecorder(ledger),
         purse=BudgetPurse(Budgets(database), Prices()),
+        # Few places, so that most of them queue.
+        lane_limits=LaneLimits(generate=16, together=40),
     )
     try:
         async with Engine(parts) as engine:

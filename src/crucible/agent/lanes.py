@@ -28,8 +28,8 @@ class LaneLimits:
     control: int = 64
     query: int = 64
     execute: int = 32
-    generate: int = 16
-    together: int = 40
+    generate: int = 128
+    together: int = 160
 
 
 @dataclass(slots=True, kw_only=True)

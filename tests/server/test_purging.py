@@ -1,0 +1,72 @@
+"""Conversations that nobody can have back are gone for good, also for a program that starts later."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.agent.scenes import Say
+from tests.server.agent_stage import Stage
+from tests.server.chatting import API, said, upload
+
+from crucible.conversations.conversations import UNDO_S, Conversations
+from crucible.conversations.purging import sweep
+from crucible.conversations.uploads import UNUSED_S
+from crucible.errors import ContentGone, SessionMissing
+
+pytestmark = pytest.mark.usefixtures("run")
+
+
+def later(stage: Stage, seconds: float) -> Conversations:
+    """As a program would have them that starts so much later."""
+    return Conversations(
+        stage.books.database,
+        uploads=stage.books.home / "uploads",
+        now=lambda: time.time() + seconds,
+    )
+
+
+async def test_a_deleted_one_goes_with_all_it_had_when_its_time_is_over(stage: Stage) -> None:
+    stage.play(Say(text="Secret answer."), Say(text="Stays."))
+    engine, ledger = stage.scene.engine, stage.ledger
+    async with stage.server.client() as http:
+        file = (await upload(http, "a.txt", b"x")).json()["id"]
+        gone = (await said(http, "Secret prompt", attachments=[file]))["conversation"]
+        kept = (await said(http, "Other"))["conversation"]
+        contents = [one.input for one in await ledger.entries(gone) if one.input]
+        await http.delete(f"{API}/conversations/{gone}")
+        await sweep(later(stage, 0), engine, ledger)
+        assert (await engine.session(gone)).id == gone
+        assert (await http.post(f"{API}/conversations/{gone}/restore")).status_code == 200
+        await http.delete(f"{API}/conversations/{gone}")
+        await sweep(later(stage, UNDO_S + 1), engine, ledger)
+        with pytest.raises(SessionMissing):
+            await engine.session(gone)
+        with pytest.raises(ContentGone):
+            await ledger.blob(gone, contents[0])
+        assert list((stage.books.home / "uploads").iterdir()) == []
+        assert (await http.post(f"{API}/conversations/{gone}/restore")).status_code == 404
+        listed = (await http.get(f"{API}/conversations")).json()["items"]
+        assert [one["id"] for one in listed] == [kept]
+        found = await http.get(f"{API}/conversations", params={"q": "secret"})
+        assert found.json()["items"] == []
+
+
+async def test_files_that_no_turn_used_go_after_a_day(stage: Stage) -> None:
+    stage.play(Say(text="Read."))
+    async with stage.server.client() as http:
+        unused = (await upload(http, "a.txt", b"x")).json()["id"]
+        used = (await upload(http, "b.txt", b"y")).json()["id"]
+        await said(http, "Use", attachments=[used])
+        directory = stage.books.home / "uploads"
+        await sweep(later(stage, UNUSED_S - 60), stage.scene.engine, stage.ledger)
+        assert {path.name for path in directory.iterdir()} == {unused, used}
+        await sweep(later(stage, UNUSED_S + 60), stage.scene.engine, stage.ledger)
+        assert {path.name for path in directory.iterdir()} == {used}
+
+
+async def test_one_whose_session_is_gone_is_forgotten(stage: Stage) -> None:
+    known = later(stage, 0)
+    await known.create("ses-lost", "local", title="Lost")
+    await sweep(known, stage.scene.engine, stage.ledger)
+    assert await known.ids() == []
