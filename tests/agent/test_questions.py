@@ -1,6 +1,6 @@
 """The embedded model through the code pipeline: how many small computing questions end right by a recorded execution.
 
-The model is the real one, and so are the programs it writes and their processes. What is aimed at is 12 of 20; 13
+The model is the real one, and so are the programs it writes and their processes. What is aimed at is 12 of 20; 15
 were right when this was written. Another processor rounds otherwise, and such a model may then choose other words: so
 the test reports how many are right, and holds that a good part is.
 """

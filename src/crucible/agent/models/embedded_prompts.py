@@ -74,7 +74,10 @@ def ask_for_program(request: Request) -> Request:
 
 
 def _shown(question: str) -> tuple[Message, ...]:
-    """All of them, the likest last: it is that one which the model follows."""
+    """All of them, the likest last: it is that one which the model follows.
+
+    The others keep their order, so that what the model has read for the question before is mostly not read again.
+    """
     asked = _words(question)
 
     def likeness(example: tuple[str, str]) -> float:
@@ -82,7 +85,8 @@ def _shown(question: str) -> tuple[Message, ...]:
         return len(words & asked) / len(words | asked)
 
     found: list[Message] = []
-    for text, program in sorted(_EXAMPLES, key=likeness):
+    likest = max(reversed(_EXAMPLES), key=likeness)
+    for text, program in (*(one for one in _EXAMPLES if one is not likest), likest):
         block = f"```python\n{program}\n```"
         found += [UserMessage(text=text), AssistantMessage(parts=(Text(text=block),))]
     return tuple(found)
