@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,9 +19,11 @@ from tests.server.agent_stage import Stage
 
 from crucible.accounts.logins import is_trusted
 from crucible.conversations.settings import OwnServer
+from crucible.mcp import outward
 from crucible.mcp.own import OwnServers
 from crucible.mcp.settings import McpServer, McpSettings
 from crucible.mcp.toolset import McpTools
+from crucible.network.addresses import Kind
 from crucible.server.tokens import Scope
 from crucible.store.tables.accounts import logins, users
 
@@ -118,6 +121,30 @@ async def test_who_is_no_administrator_adds_none_on_the_host_and_none_that_only_
     await settings.add_server("local", own)
     async with stage.server.client(Scope.RUN) as http:
         assert (await http.post(f"{PATH}/sneaked/test")).status_code == 403
+
+
+async def test_a_server_of_the_public_network_is_reached_by_its_name(
+    stage: Stage, http_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The only network that a test has stands for the public one.
+    monkeypatch.setattr(outward, "kind_of", lambda address: Kind.PUBLIC)
+    # Of two addresses, nobody answers at the first.
+    port = int(http_server.removesuffix("/mcp").rpartition(":")[2])
+    found = [(0, 0, 0, "", (address, port)) for address in ("127.0.0.9", "127.0.0.1")]
+
+    async def look_up(host: str, *_: Any, **__: Any) -> Any:
+        return found
+
+    loop = asyncio.get_running_loop()
+    url = http_server.replace("127.0.0.1", "localhost")
+    async with stage.server.client(Scope.RUN) as http:
+        await http.get(PATH)
+        monkeypatch.setattr(loop, "getaddrinfo", look_up)
+        added = await http.post(PATH, json={"name": "web", "url": url})
+        assert added.status_code == 201, added.text
+        answer = await http.post(f"{PATH}/web/test")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["tools"]
 
 
 async def test_what_is_no_server_is_refused(stage: Stage) -> None:

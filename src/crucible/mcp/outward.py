@@ -1,12 +1,13 @@
 """HTTP to the public network alone, for servers that somebody named who may not reach what this machine reaches.
 
-The name is looked up here, all its addresses are judged, and one of those is dialled: between look and dial nobody
+The name is looked up here, all its addresses are judged, and those are dialled: between look and dial nobody
 can give another answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from typing import Any
 
@@ -18,18 +19,18 @@ from crucible.network.addresses import Kind, disguises, kind_of, parse_address
 _LOOKUP_S = 20.0
 
 
-async def public_address(host: str, port: int) -> str:
-    """One to dial. Raises AddressRefused, and OSError for a name that has none."""
+async def public_addresses(host: str, port: int) -> list[str]:
+    """To dial one after the other. Raises AddressRefused, and OSError for a name that has none."""
     async with asyncio.timeout(_LOOKUP_S):
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )
-    addresses = [str(one[4][0]) for one in found]
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
     for text in addresses:
         address = parse_address(text)
         if address is None or any(kind_of(one) is not Kind.PUBLIC for one in disguises(address)):
             raise AddressRefused(host)
-    return addresses[0]
+    return addresses
 
 
 class PublicOnly(httpx2.AsyncBaseTransport):
@@ -43,12 +44,16 @@ class PublicOnly(httpx2.AsyncBaseTransport):
         url = request.url
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
-            address = await public_address(url.host, port)
+            addresses = await public_addresses(url.host, port)
         except (OSError, TimeoutError) as error:
             raise McpFailed(self._name, f"{url.host} was not found: {error!s:.200}") from None
         # The certificate is still that of the name; the field Host was written before.
         request.extensions = {**request.extensions, "sni_hostname": url.host}
-        request.url = url.copy_with(host=address)
+        for address in addresses[:-1]:
+            request.url = url.copy_with(host=address)
+            with contextlib.suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
+                return await self._inner.handle_async_request(request)
+        request.url = url.copy_with(host=addresses[-1])
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:

@@ -116,7 +116,7 @@ def _tool(told: Any) -> ServerTool:
 
 async def _check_address(url: str) -> None:
     """Told at once; it is checked again whenever it is dialled. A name that has no address yet may get one."""
-    from crucible.mcp.outward import public_address
+    from crucible.mcp.outward import public_addresses
 
     try:
         parts = urlsplit(url)
@@ -124,6 +124,6 @@ async def _check_address(url: str) -> None:
     except ValueError:
         raise BadRequest("This is no URL of a server") from None
     try:
-        await public_address(host, port)
+        await public_addresses(host, port)
     except (OSError, TimeoutError, UnicodeError):
         return
