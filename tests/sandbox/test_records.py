@@ -182,12 +182,18 @@ def test_a_writer_that_dies_in_the_middle_leaves_the_state_before(
     records.add(sandbox(tmp_path, "next"))
 
 
-def test_records_of_the_format_before_are_taken_along(tmp_path: Path, records: Records) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_records_of_the_formats_before_are_taken_along(
+    tmp_path: Path, records: Records, version: int
+) -> None:
     written = records.add(sandbox(tmp_path, "box"))
     records.close()
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as database:
-        database.execute("ALTER TABLE sandboxes DROP COLUMN placed")
-        database.execute("PRAGMA user_version = 1")
+        for table in ("sandboxes", "snapshots", "audit"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN owner")
+        if version == 1:
+            database.execute("ALTER TABLE sandboxes DROP COLUMN placed")
+        database.execute(f"PRAGMA user_version = {version}")
     for _ in range(2):
         with closing(open_records(tmp_path)) as again:
             assert again.find("box") == written

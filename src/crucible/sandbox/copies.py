@@ -25,14 +25,22 @@ class Copies:
         spec: SandboxSpec,
         backend: Backend,
         host_directory: str | None = None,
+        *,
+        owner: str,
     ) -> SandboxRecord:
-        """The record of a copy that is about to start from a snapshot."""
+        """The record of a copy that is about to start from a snapshot. It is whose the original is."""
         # A volume has one writer: the copy keeps the files, and the volume stays with its original.
         mounts = tuple(text for text in spec.mounts if not text.endswith((":volume", ":volume-ro")))
         own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports), mounts=mounts)
         image = await self._manager.images(spec)
         return await self._manager.new_records.add(
-            new_id(), check_name(name), own, image, host_directory=host_directory, copy_of=backend
+            new_id(),
+            check_name(name),
+            own,
+            image,
+            host_directory=host_directory,
+            copy_of=backend,
+            owner=owner,
         )
 
     async def boot(self, record: SandboxRecord, backend: KeepsMachines, snapshot: Path) -> Held:

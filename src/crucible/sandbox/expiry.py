@@ -96,14 +96,15 @@ async def _end(manager: Manager, record: SandboxRecord) -> None:
     limit = record.spec.ttl_s
     end = expires_at(record)
     if end is not None and end <= time.time():
-        manager.records.write_audit(
-            "expire", record.name, {"limit": {"name": "ttl", "value": f"{limit:g} s"}}
-        )
+        _tell(manager, record, "ttl", f"{limit:g} s")
         await manager.remove(record.name, force=True)
         return
     limit = record.spec.idle_timeout_s
-    manager.records.write_audit(
-        "expire", record.name, {"limit": {"name": "idle", "value": f"{limit:g} s"}}
-    )
+    _tell(manager, record, "idle", f"{limit:g} s")
     note = f"stopped: nothing was done in it for {limit:g} s, its idle timeout"
     await manager.stop(record.name, note=note)
+
+
+def _tell(manager: Manager, record: SandboxRecord, name: str, value: str) -> None:
+    told = {"limit": {"name": name, "value": value}}
+    manager.records.write_audit("expire", record.name, told, owner=record.owner)

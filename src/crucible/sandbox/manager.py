@@ -38,7 +38,7 @@ from crucible.sandbox.machines import Machines, plan_for
 from crucible.sandbox.new_records import NewRecords, new_id
 from crucible.sandbox.output_log import OutputLog
 from crucible.sandbox.placing import Placement, place_elsewhere, place_instead
-from crucible.sandbox.records import Records, SandboxRecord
+from crucible.sandbox.records import LOCAL, Records, SandboxRecord
 from crucible.sandbox.remains import Remains
 from crucible.sandbox.spec import SandboxSpec, check_name
 
@@ -101,18 +101,23 @@ class Manager:
         name: str | None = None,
         secrets: Sequence[Secret] = (),
         disk: Disk = "fresh",
+        owner: str = LOCAL,
     ) -> AsyncIterator[Held]:
         """A temporary sandbox: gone with everything it made when the block ends, or this process does."""
         placed = await place_elsewhere(self.machines, spec)
         async with AsyncExitStack() as stack:
             try:
-                opening = self._open(spec, placed, name=name, secrets=secrets, disk=disk)
+                opening = self._open(
+                    spec, placed, name=name, secrets=secrets, disk=disk, owner=owner
+                )
                 held = await stack.enter_async_context(opening)
             except OUR_FAULT as error:
                 if placed is not None:
                     raise
                 placed = await place_instead(self.machines, spec, error)
-                opening = self._open(spec, placed, name=name, secrets=secrets, disk=disk)
+                opening = self._open(
+                    spec, placed, name=name, secrets=secrets, disk=disk, owner=owner
+                )
                 held = await stack.enter_async_context(opening)
             yield held
 
@@ -125,6 +130,7 @@ class Manager:
         name: str | None,
         secrets: Sequence[Secret],
         disk: Disk,
+        owner: str,
     ) -> AsyncIterator[Held]:
         record_id = new_id()
         own_name = check_name(name) if name else f"run-{record_id}"
@@ -138,10 +144,10 @@ class Manager:
                 stack.enter_context(pool.used())
             warm = None
             if pool is not None and disk == "fresh":
-                warm = await pool.take(spec, image, own_name)
+                warm = await pool.take(spec, image, own_name, owner)
             if warm is None:
                 record = await self.new_records.add(
-                    record_id, own_name, spec, image, is_temporary=True, placed=placed
+                    record_id, own_name, spec, image, is_temporary=True, placed=placed, owner=owner
                 )
             else:
                 record = warm.record
@@ -180,7 +186,7 @@ class Manager:
         """One line of audit about what became of a named sandbox."""
         told = {"id": record.id, "image": record.spec.image, "backend": record.backend,
                 "isolation": record.isolation}  # fmt: skip
-        self.records.write_audit(verb, record.name, {**told, **more})
+        self.records.write_audit(verb, record.name, {**told, **more}, owner=record.owner)
 
     async def create(
         self,
@@ -189,6 +195,7 @@ class Manager:
         *,
         host_directory: str | None = None,
         secrets: Sequence[Secret] = (),
+        owner: str = LOCAL,
     ) -> SandboxRecord:
         check_name(name)
         placed = await place_elsewhere(
@@ -196,7 +203,7 @@ class Manager:
         )
         image = await self.images(spec, placed)
         record = await self.new_records.add(
-            new_id(), name, spec, image, host_directory=host_directory, placed=placed
+            new_id(), name, spec, image, host_directory=host_directory, placed=placed, owner=owner
         )
         self._tell_place(record)
         self.secrets.learn(record.id, secrets)
@@ -519,9 +526,8 @@ class Manager:
         if is_remote or record.spec.provider or self.config.provider != "auto":
             self.report(NOTICE, f"provider: {record.placed} ({record.backend}, {record.isolation})")
         if is_remote:
-            self.records.write_audit(
-                "place", record.name, {"backend": record.backend, "why": record.placed}
-            )
+            told = {"backend": record.backend, "why": record.placed}
+            self.records.write_audit("place", record.name, told, owner=record.owner)
 
     async def _abandon_start(self, record: SandboxRecord) -> None:
         await self.abandon(record)

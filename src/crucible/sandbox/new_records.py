@@ -13,7 +13,7 @@ from crucible.sandbox.holding import claim_user, release_user
 from crucible.sandbox.machines import Machines, is_elsewhere
 from crucible.sandbox.placing import Placement, place_here
 from crucible.sandbox.processes import start_mark
-from crucible.sandbox.records import Records, SandboxRecord, sandbox_directory
+from crucible.sandbox.records import LOCAL, Records, SandboxRecord, sandbox_directory
 from crucible.sandbox.remains import Remains
 from crucible.sandbox.spec import SandboxSpec
 
@@ -41,6 +41,7 @@ class NewRecords:
         host_directory: str | None = None,
         placed: Placement | None = None,
         copy_of: Backend | None = None,
+        owner: str = LOCAL,
     ) -> SandboxRecord:
         """The best machine of this host, unless it is `placed` elsewhere or a copy, which has its original's backend.
 
@@ -71,6 +72,7 @@ class NewRecords:
             holder_pid=os.getpid(),
             holder_started=start_mark(os.getpid()) or "",
             placed=placed.why,
+            owner=owner,
         )
         try:
             self._records.add(record)

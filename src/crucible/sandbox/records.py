@@ -27,7 +27,9 @@ from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.spec import SandboxSpec, parse_spec
 from crucible.values import asdict, dataclass
 
-FORMAT = 2
+FORMAT = 3
+# Whose sandboxes are those that nobody else asked for: the user whose program this is.
+LOCAL = "local"
 FILE_NAME = "records.sqlite"
 _LEAST_FREE_BYTES = 1 << 20
 _BUDGET = ("budget_tokens", "budget_usd", "charges")
@@ -66,7 +68,8 @@ CREATE TABLE sandboxes (
     is_temporary INTEGER NOT NULL DEFAULT 0,
     has_disk INTEGER NOT NULL DEFAULT 0,
     note TEXT NOT NULL DEFAULT '',
-    placed TEXT NOT NULL DEFAULT ''
+    placed TEXT NOT NULL DEFAULT '',
+    owner TEXT NOT NULL DEFAULT 'local'
 );
 CREATE TABLE snapshots (
     tag TEXT PRIMARY KEY,
@@ -77,7 +80,8 @@ CREATE TABLE snapshots (
     backend TEXT NOT NULL,
     isolation TEXT NOT NULL,
     image_digest TEXT NOT NULL,
-    created_at REAL NOT NULL
+    created_at REAL NOT NULL,
+    owner TEXT NOT NULL DEFAULT 'local'
 );
 CREATE TABLE audit (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -85,18 +89,25 @@ CREATE TABLE audit (
     who TEXT NOT NULL,
     verb TEXT NOT NULL,
     sandbox TEXT NOT NULL,
-    detail TEXT NOT NULL
+    detail TEXT NOT NULL,
+    owner TEXT NOT NULL DEFAULT 'local'
 );
 """
 
 
 # What leads from one format to the next, by the format that it leads from.
-_STEPS = {1: "ALTER TABLE sandboxes ADD COLUMN placed TEXT NOT NULL DEFAULT ''"}
+_STEPS = {
+    1: ("ALTER TABLE sandboxes ADD COLUMN placed TEXT NOT NULL DEFAULT ''",),
+    2: tuple(
+        f"ALTER TABLE {table} ADD COLUMN owner TEXT NOT NULL DEFAULT 'local'"
+        for table in ("sandboxes", "snapshots", "audit")
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRecord:
-    """`placed` is why it runs where it runs."""
+    """`placed` is why it runs where it runs; `owner` the user who sees it, and nobody else but the machine's own."""
 
     id: str
     name: str
@@ -119,6 +130,7 @@ class SandboxRecord:
     has_disk: bool = False
     note: str = ""
     placed: str = ""
+    owner: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +145,7 @@ class SnapshotRecord:
     image_digest: str
     created_at: float
     directory: Path
+    owner: str = LOCAL
 
 
 def open_records(home: Path) -> Records:
@@ -189,14 +202,20 @@ class Records:
         return self._record(row)
 
     def hand_out(
-        self, record_id: str, name: str, spec: SandboxSpec, isolation: str, placed: str
+        self,
+        record_id: str,
+        name: str,
+        spec: SandboxSpec,
+        isolation: str,
+        placed: str,
+        owner: str = LOCAL,
     ) -> SandboxRecord:
         """A machine that waited becomes somebody's sandbox."""
         if self._read("SELECT id FROM sandboxes WHERE name = ? AND id != ?", name, record_id):
             raise NameTaken(name)
         return self.update(
             record_id, name=name, spec=_spec_json(spec), isolation=isolation, state="starting",
-            created_at=time.time(), placed=placed,
+            created_at=time.time(), placed=placed, owner=owner,
         )  # fmt: skip
 
     def rename(self, record_id: str, name: str) -> SandboxRecord:
@@ -233,7 +252,7 @@ class Records:
             try:
                 self._db.execute(
                     "INSERT INTO snapshots VALUES (:tag, :id, :state, :sandbox_name, :spec, :backend,"
-                    " :isolation, :image_digest, :created_at)",
+                    " :isolation, :image_digest, :created_at, :owner)",
                     row,
                 )
             except sqlite3.IntegrityError:
@@ -257,29 +276,39 @@ class Records:
         rows = self._read("SELECT * FROM snapshots ORDER BY created_at")
         return [self._snapshot(row) for row in rows]
 
-    def write_audit(self, verb: str, sandbox: str, detail: dict[str, Any]) -> None:
+    def write_audit(
+        self, verb: str, sandbox: str, detail: dict[str, Any], *, owner: str = LOCAL
+    ) -> None:
+        """`owner` is whose sandbox it is or was: names are given again, so they do not tell."""
         with self._writing():
             self._db.execute(
-                "INSERT INTO audit (at, who, verb, sandbox, detail) VALUES (?, ?, ?, ?, ?)",
-                (time.time(), str(os.getuid()), verb, sandbox, json.dumps(detail)),
+                "INSERT INTO audit (at, who, verb, sandbox, detail, owner) VALUES (?, ?, ?, ?, ?, ?)",
+                (time.time(), str(os.getuid()), verb, sandbox, json.dumps(detail), owner),
             )
         for heard in tuple(self.listeners):
             heard()
 
-    def audit(self, limit: int = 100, *, sandbox: str | None = None) -> list[dict[str, Any]]:
-        """The newest lines first; those about one sandbox, if it is named."""
+    def audit(
+        self, limit: int = 100, *, sandbox: str | None = None, owner: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The newest lines first; those about one sandbox, if it is named, and of one owner."""
         rows = self._read(
-            "SELECT * FROM audit WHERE sandbox = coalesce(?, sandbox) ORDER BY number DESC LIMIT ?",
-            sandbox, limit,
+            "SELECT * FROM audit WHERE sandbox = coalesce(?, sandbox) AND owner = coalesce(?, owner)"
+            " ORDER BY number DESC LIMIT ?",
+            sandbox, owner, limit,
         )  # fmt: skip
-        return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+        return [_line(row) for row in rows]
 
-    def audit_after(self, number: int, limit: int) -> list[dict[str, Any]]:
-        """Lines after this one, the oldest first."""
+    def audit_after(
+        self, number: int, limit: int, *, owner: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Lines after this one, the oldest first; of one owner, if that is named."""
         rows = self._read(
-            "SELECT * FROM audit WHERE number > ? ORDER BY number LIMIT ?", number, limit
-        )
-        return [{**dict(row), "detail": json.loads(row["detail"])} for row in rows]
+            "SELECT * FROM audit WHERE number > ? AND owner = coalesce(?, owner)"
+            " ORDER BY number LIMIT ?",
+            number, owner, limit,
+        )  # fmt: skip
+        return [_line(row) for row in rows]
 
     def _read(self, query: str, *values: str | int | None) -> list[sqlite3.Row]:
         try:
@@ -300,7 +329,8 @@ class Records:
                     self._db.execute(statement)
             else:
                 for step in range(found, FORMAT):
-                    self._db.execute(_STEPS[step])
+                    for statement in _STEPS[step]:
+                        self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _refuse_newer(self, path: Path) -> None:
@@ -360,6 +390,12 @@ def record_as_json(record: SandboxRecord | SnapshotRecord) -> dict[str, Any]:
     return values
 
 
+def _line(row: sqlite3.Row) -> dict[str, Any]:
+    line = {**dict(row), "detail": json.loads(row["detail"])}
+    del line["owner"]
+    return line
+
+
 def snapshot_facts(record: SnapshotRecord) -> dict[str, Any]:
     """What travels with a snapshot that leaves this host."""
     names = ("sandbox_name", "backend", "isolation", "image_digest", "created_at")
@@ -367,7 +403,7 @@ def snapshot_facts(record: SnapshotRecord) -> dict[str, Any]:
 
 
 def snapshot_from_facts(
-    facts: dict[str, Any], *, tag: str, record_id: str, directory: Path
+    facts: dict[str, Any], *, tag: str, record_id: str, directory: Path, owner: str = LOCAL
 ) -> SnapshotRecord:
     try:
         return SnapshotRecord(
@@ -381,6 +417,7 @@ def snapshot_from_facts(
             image_digest=str(facts["image_digest"]),
             created_at=float(facts["created_at"]),
             directory=directory,
+            owner=owner,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateDamaged(f"The snapshot's description cannot be read: {error}") from None

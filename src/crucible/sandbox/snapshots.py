@@ -20,6 +20,7 @@ from crucible.sandbox.manager import Manager
 from crucible.sandbox.new_records import new_id
 from crucible.sandbox.placing import place_here
 from crucible.sandbox.records import (
+    LOCAL,
     SandboxRecord,
     SnapshotRecord,
     snapshot_directory,
@@ -59,7 +60,9 @@ class Snapshots:
         # It keeps what it has. A snapshot may come from elsewhere: it names nothing of this host to copy.
         own = replace(source.spec, mounts=())
         host_directory = like.host_directory if like else None
-        record = await self._copies.record(name, own, backend, host_directory)
+        record = await self._copies.record(
+            name, own, backend, host_directory, owner=source.owner
+        )
         copy_secrets(source.directory, record.directory)
         if like is not None:
             copy_baselines(like.directory, record.directory)
@@ -99,7 +102,7 @@ class Snapshots:
             backend.pack_snapshot, record.directory, path, snapshot_facts(record)
         )
 
-    async def take_in(self, path: Path, tag: str) -> SnapshotRecord:
+    async def take_in(self, path: Path, tag: str, *, owner: str = LOCAL) -> SnapshotRecord:
         """Reads a snapshot that was exported here or elsewhere; every byte is checked."""
         if check_name(tag, "snapshot") in {
             record.tag for record in self._manager.records.snapshots()
@@ -112,7 +115,9 @@ class Snapshots:
             facts = await asyncio.to_thread(
                 copying(self._manager.backends[0]).unpack_snapshot, path, directory
             )
-            record = snapshot_from_facts(facts, tag=tag, record_id=record_id, directory=directory)
+            record = snapshot_from_facts(
+                facts, tag=tag, record_id=record_id, directory=directory, owner=owner
+            )
             self._manager.records.add_snapshot(record)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
@@ -142,7 +147,11 @@ class Snapshots:
         try:
             for name in names:
                 record = await self._copies.record(
-                    name, original.spec, held.backend, original.host_directory
+                    name,
+                    original.spec,
+                    held.backend,
+                    original.host_directory,
+                    owner=original.owner,
                 )
                 records.append(record)
                 copy_baselines(original.directory, record.directory)
@@ -210,6 +219,7 @@ def _describe(held: Held, tag: str, home: Path) -> SnapshotRecord:
         image_digest=held.record.image_digest,
         created_at=time.time(),
         directory=snapshot_directory(home, record_id),
+        owner=held.record.owner,
     )
 
 

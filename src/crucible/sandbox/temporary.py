@@ -12,6 +12,7 @@ from crucible.sandbox.executions import Executions, describe
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
 from crucible.sandbox.placing import place_elsewhere
+from crucible.sandbox.records import LOCAL
 from crucible.sandbox.service.requests import command_words, parse_command
 from crucible.sandbox.spec import SandboxSpec
 from crucible.values import dataclass, field
@@ -42,6 +43,7 @@ async def run_in_temporary(
     secrets: Sequence[Secret] = (),
     furnish: Furnish,
     has_directory: bool = False,
+    owner: str = LOCAL,
 ) -> AsyncIterator[Run]:
     """The block follows the command; leaving it ends the sandbox. `furnish` is what comes before the command."""
     began = time.perf_counter()
@@ -51,7 +53,7 @@ async def run_in_temporary(
         image = await manager.images(spec, await place_elsewhere(manager.machines, spec))
         inside = asked.get("image")
         command_words(asked, image.part(str(inside)) if inside else image)
-    async with manager.open(spec, name=name, secrets=secrets) as held:
+    async with manager.open(spec, name=name, secrets=secrets, owner=owner) as held:
         command = parse_command(
             asked, spec, held.image, held.doors.variables, has_directory=has_directory
         )

@@ -8,13 +8,14 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from crucible.errors import Forbidden, Unauthenticated
+from crucible.errors import Forbidden, SandboxMissing, SnapshotMissing, Unauthenticated
 from crucible.server.callers import Caller as Caller
 from crucible.server.cookies import check_own_page, given_cookie
 from crucible.server.domain import Domain, domain_of
 from crucible.server.tokens import Scope, find_token, is_good
 
 NAME_PARAMETER = "name"
+TAG_PARAMETER = "tag"
 KNOWN_BY = "token:"
 OWNED_BY = "uid:"
 
@@ -82,11 +83,26 @@ def allow(connection: HTTPConnection, scope: Scope) -> None:
     caller = caller_of(connection)
     if not caller.scope.includes(scope):
         raise Forbidden(f"This needs a token with scope {scope.value!r}")
+    check_owner(connection)
     if caller.sandbox:
         name = connection.path_params.get(NAME_PARAMETER)
         record = domain_of(connection).manager.records.find(name) if name else None
         if record is None or record.id != caller.sandbox:
             raise Forbidden("This token is for one sandbox alone")
+
+
+def check_owner(connection: HTTPConnection) -> None:
+    """What the path names must be the caller's own, or it is missing. Raises SandboxMissing, SnapshotMissing."""
+    caller = caller_of(connection)
+    if caller.sees_all:
+        return
+    records = domain_of(connection).manager.records
+    name = connection.path_params.get(NAME_PARAMETER)
+    if name is not None and not caller.sees(records.find(name).owner):
+        raise SandboxMissing(name)
+    tag = connection.path_params.get(TAG_PARAMETER)
+    if tag is not None and not caller.sees(records.find_snapshot(tag).owner):
+        raise SnapshotMissing(tag)
 
 
 async def _is_anybody(connection: HTTPConnection) -> None:

@@ -7,13 +7,47 @@ from typing import TYPE_CHECKING
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from crucible.errors import RunMissing, SessionMissing, Unsupported
+from crucible.errors import (
+    RunMissing,
+    SandboxMissing,
+    SessionMissing,
+    SnapshotMissing,
+    Unsupported,
+)
+from crucible.sandbox.records import SandboxRecord, SnapshotRecord
 from crucible.server.auth import caller_of
-from crucible.server.domain import domain_of
+from crucible.server.callers import Caller
+from crucible.server.domain import Domain, domain_of
 
 if TYPE_CHECKING:
     from crucible.agent.engine import Engine
     from crucible.conversations.conversations import Conversations
+
+
+def sandboxes_of(domain: Domain, caller: Caller) -> list[SandboxRecord]:
+    return [record for record in domain.manager.records.sandboxes() if caller.sees(record.owner)]
+
+
+def snapshots_of(domain: Domain, caller: Caller) -> list[SnapshotRecord]:
+    """Those that are whole."""
+    found = domain.manager.records.snapshots()
+    return [record for record in found if record.state == "saved" and caller.sees(record.owner)]
+
+
+def find_sandbox(domain: Domain, caller: Caller, name: str) -> SandboxRecord:
+    """For names that are not in the path: those were checked before any route. Raises SandboxMissing."""
+    record = domain.manager.records.find(name)
+    if not caller.sees(record.owner):
+        raise SandboxMissing(name)
+    return record
+
+
+def find_snapshot(domain: Domain, caller: Caller, tag: str) -> SnapshotRecord:
+    """Raises SnapshotMissing."""
+    record = domain.manager.records.find_snapshot(tag)
+    if not caller.sees(record.owner):
+        raise SnapshotMissing(tag)
+    return record
 
 
 async def check_session(connection: HTTPConnection, session: str) -> None:

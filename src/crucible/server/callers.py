@@ -25,3 +25,11 @@ class Caller:
     def sees_all(self) -> bool:
         """The machine's own user sees every sandbox on it."""
         return self.user == LOCAL
+
+    def sees(self, owner: str) -> bool:
+        return self.sees_all or self.user == owner
+
+    @property
+    def only(self) -> str | None:
+        """Whose lines alone the caller reads; None for those of all."""
+        return None if self.sees_all else self.user

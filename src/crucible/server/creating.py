@@ -32,6 +32,7 @@ async def create_sandbox(domain: Domain, caller: Caller, asked: NewSandbox) -> S
         spec,
         host_directory=source,
         secrets=asked.settings.given_secrets(),
+        owner=caller.user,
     )
     if not asked.start:
         return record

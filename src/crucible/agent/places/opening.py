@@ -15,6 +15,7 @@ from crucible.errors import GuestRefused, SandboxMissing
 from crucible.sandbox.executions import Executions
 from crucible.sandbox.holding import Held
 from crucible.sandbox.manager import Manager
+from crucible.sandbox.records import LOCAL
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec
 
@@ -47,13 +48,14 @@ class SandboxRoom:
 class Wanted:
     """What a session asks for. `host_directory` is copied in when the sandbox is made.
 
-    `checkpoints` is how many are kept; each holds the sandbox's memory and disk.
+    `checkpoints` is how many are kept; each holds the sandbox's memory and disk. `owner` is the session's user.
     """
 
     spec: SandboxSpec = field(default_factory=SandboxSpec)
     host_directory: str | None = None
     secrets: Sequence[Secret] = field(default=(), repr=False)
     checkpoints: int = 10
+    owner: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,11 @@ async def _find(room: SandboxRoom, name: str, wanted: Wanted) -> Opened:
 async def _make(room: SandboxRoom, name: str, wanted: Wanted) -> Held:
     manager = room.manager
     await manager.create(
-        name, wanted.spec, host_directory=wanted.host_directory, secrets=wanted.secrets
+        name,
+        wanted.spec,
+        host_directory=wanted.host_directory,
+        secrets=wanted.secrets,
+        owner=wanted.owner,
     )
     await manager.start(name, secrets=wanted.secrets)
     held = manager.running(name)

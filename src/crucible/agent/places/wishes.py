@@ -65,6 +65,7 @@ def wanted_of(
             if known.get(text.partition(":")[0])
         ],
         checkpoints=options.checkpoints.keep,
+        owner=options.user,
     )
 
 

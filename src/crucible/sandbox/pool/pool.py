@@ -19,7 +19,7 @@ from crucible.sandbox.new_records import NewRecords, new_id
 from crucible.sandbox.placing import Placement, place_elsewhere, place_here
 from crucible.sandbox.pool.demand import Demand
 from crucible.sandbox.pool.shape import Shape, shape_of
-from crucible.sandbox.records import Records, SandboxRecord
+from crucible.sandbox.records import LOCAL, Records, SandboxRecord
 from crucible.sandbox.remains import Remains
 from crucible.sandbox.session import Command
 from crucible.sandbox.spec import SandboxSpec
@@ -89,7 +89,9 @@ class Pool:
         self._hits = 0
         self._misses = 0
 
-    async def take(self, spec: SandboxSpec, image: Image, name: str) -> Warm | None:
+    async def take(
+        self, spec: SandboxSpec, image: Image, name: str, owner: str = LOCAL
+    ) -> Warm | None:
         """A machine under that name, reseeded and running, or None if none of its shape waits."""
         placed = await place_here(self._machines, spec)
         shape = shape_of(placed.backend.name, spec, image)
@@ -99,7 +101,7 @@ class Pool:
         while waiting := self._waiting.get(shape):
             warm = waiting.pop()
             try:
-                await self._hand_out(warm, spec, placed, name)
+                await self._hand_out(warm, spec, placed, name, owner)
             except NameTaken:
                 waiting.append(warm)
                 raise
@@ -181,10 +183,12 @@ class Pool:
             placed = await place_here(self._machines, first)
             self._demand.expect(shape_of(placed.backend.name, first, image), time.monotonic())
 
-    async def _hand_out(self, warm: Warm, spec: SandboxSpec, placed: Placement, name: str) -> None:
+    async def _hand_out(
+        self, warm: Warm, spec: SandboxSpec, placed: Placement, name: str, owner: str
+    ) -> None:
         """The record changes first: whoever finds it after us knows what to clean up."""
         warm.record = self._records.hand_out(
-            warm.record.id, name, spec, placed.isolation, placed.why
+            warm.record.id, name, spec, placed.isolation, placed.why, owner
         )
         await warm.machine.become(name, new_identity(hostname_for(name)))
 

@@ -56,4 +56,5 @@ def write_audit(
             "network": network,
             "durations": {name: round(seconds, 6) for name, seconds in stages},
         },
+        owner=record.owner,
     )

@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse
 
 from crucible.sandbox import admission
-from crucible.server.auth import MAY_READ, TheDomain
+from crucible.server.auth import MAY_READ, TheCaller, TheDomain
+from crucible.server.belonging import sandboxes_of
+from crucible.server.callers import Caller
 from crucible.server.domain import Domain
 from crucible.server.journal import BOUNDS_S, Journal
 
@@ -23,9 +25,10 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
     operation_id="getMetrics",
     response_class=PlainTextResponse,
 )
-async def metrics(request: Request, domain: TheDomain) -> PlainTextResponse:
+async def metrics(request: Request, domain: TheDomain, caller: TheCaller) -> PlainTextResponse:
+    """Of the caller's own sandboxes; what all callers ask for is told to the machine's own user alone."""
     journal: Journal = request.app.state.journal
-    lines = [*_requests(journal), *_sandboxes(domain)]
+    lines = [*(_requests(journal) if caller.sees_all else ()), *_sandboxes(domain, caller)]
     return PlainTextResponse("\n".join(lines) + "\n", media_type=MEDIA_TYPE)
 
 
@@ -44,8 +47,8 @@ def _requests(journal: Journal) -> list[str]:
     return [*lines, f"{name}_sum {journal.duration_sum:.6f}", f"{name}_count {total}"]
 
 
-def _sandboxes(domain: Domain) -> list[str]:
-    records = domain.manager.records.sandboxes()
+def _sandboxes(domain: Domain, caller: Caller) -> list[str]:
+    records = sandboxes_of(domain, caller)
     states = Counter(record.state for record in records if not record.is_temporary)
     commands = sum(len(domain.executions.running(record)) for record in records)
     return [

@@ -94,5 +94,6 @@ async def running(
         asked.as_request(wants_input=wants_input),
         secrets=settings.given_secrets(),
         furnish=furnish,
+        owner=caller.user,
     ) as run:
         yield run

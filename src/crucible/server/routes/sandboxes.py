@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import sandboxes_of
 from crucible.server.creating import create_sandbox, labelled, start_sandbox
 from crucible.server.leases import renew
 from crucible.server.models.base import Name, Page
@@ -33,8 +34,10 @@ async def create(asked: NewSandbox, domain: TheDomain, caller: TheCaller) -> San
 
 
 @router.get("/sandboxes", dependencies=[MAY_READ], operation_id="listSandboxes")
-async def list_all(domain: TheDomain, limit: Limit = 100, cursor: Cursor = None) -> Page[Sandbox]:
-    records = [record for record in domain.manager.records.sandboxes() if not record.is_temporary]
+async def list_all(
+    domain: TheDomain, caller: TheCaller, limit: Limit = 100, cursor: Cursor = None
+) -> Page[Sandbox]:
+    records = [record for record in sandboxes_of(domain, caller) if not record.is_temporary]
     return page(records, key=lambda one: one.name, show=Sandbox.of, limit=limit, cursor=cursor)
 
 

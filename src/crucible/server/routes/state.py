@@ -11,7 +11,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from crucible.sandbox.scratch import scratch_directory
-from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheDomain
+from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import snapshots_of
 from crucible.server.bytestreams import BYTES_IN, body_of, bytes_out, streamed
 from crucible.server.creating import new_name
 from crucible.server.domain import Domain
@@ -42,8 +43,10 @@ async def take(name: Name, asked: NewSnapshot, domain: TheDomain) -> Snapshot:
 
 
 @router.get("/snapshots", dependencies=[MAY_READ], operation_id="listSnapshots")
-async def list_all(domain: TheDomain, limit: Limit = 100, cursor: Cursor = None) -> Page[Snapshot]:
-    saved = [one for one in domain.manager.records.snapshots() if one.state == "saved"]
+async def list_all(
+    domain: TheDomain, caller: TheCaller, limit: Limit = 100, cursor: Cursor = None
+) -> Page[Snapshot]:
+    saved = snapshots_of(domain, caller)
     return page(saved, key=lambda one: one.tag, show=Snapshot.of, limit=limit, cursor=cursor)
 
 
@@ -91,14 +94,14 @@ async def export(tag: Name, domain: TheDomain) -> StreamingResponse:
     operation_id="importSnapshot",
     openapi_extra=BYTES_IN,
 )
-async def take_in(tag: Tag, domain: TheDomain, request: Request) -> Snapshot:
+async def take_in(tag: Tag, domain: TheDomain, caller: TheCaller, request: Request) -> Snapshot:
     """A file of `export`; every byte is checked."""
     with scratch_directory(domain.manager.config.home, "import") as scratch:
         path = scratch / "snapshot"
         with path.open("wb") as file:
             async for data in body_of(request):
                 file.write(data)
-        return Snapshot.of(await domain.snapshots.take_in(path, tag))
+        return Snapshot.of(await domain.snapshots.take_in(path, tag, owner=caller.user))
 
 
 @router.post(

@@ -23,7 +23,8 @@ from crucible.sandbox.spec import (
     MEMORY_TIERS_MIB,
     MOST_PROCESSES,
 )
-from crucible.server.auth import MAY_READ, TheDomain
+from crucible.server.auth import MAY_READ, TheCaller, TheDomain
+from crucible.server.callers import Caller
 from crucible.server.domain import Domain
 from crucible.server.gate import MOST_BODY_BYTES
 from crucible.server.models.base import Told
@@ -102,10 +103,12 @@ async def limits() -> Limits:
 @router.get("/events", dependencies=[MAY_READ], operation_id="listEvents")
 async def events(
     domain: TheDomain,
+    caller: TheCaller,
     after: Annotated[int, Query(ge=0, le=_LARGEST)] = 0,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 100,
 ) -> Happenings:
-    found = [Happening(**line) for line in domain.manager.records.audit_after(after, limit)]
+    lines = domain.manager.records.audit_after(after, limit, owner=caller.only)
+    found = [Happening(**line) for line in lines]
     return Happenings(items=found, last=found[-1].number if found else after)
 
 
@@ -118,18 +121,19 @@ async def events(
 )
 async def follow_events(
     domain: TheDomain,
+    caller: TheCaller,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=20)] = None,
 ) -> EventStream:
     """What happens from now on, or from the event after `Last-Event-ID` on."""
     if last_event_id is None:
         newest = domain.manager.records.audit(1)
-        return EventStream(_happening(domain, newest[0]["number"] if newest else 0))
+        return EventStream(_happening(domain, caller, newest[0]["number"] if newest else 0))
     if not (last_event_id.isascii() and last_event_id.isdecimal()) or int(last_event_id) > _LARGEST:
         raise BadRequest("Last-Event-ID is not the number of an event")
-    return EventStream(_happening(domain, int(last_event_id)))
+    return EventStream(_happening(domain, caller, int(last_event_id)))
 
 
-async def _happening(domain: Domain, after: int) -> AsyncGenerator[bytes, None]:
+async def _happening(domain: Domain, caller: Caller, after: int) -> AsyncGenerator[bytes, None]:
     """What this process does is told at once; what another one did, a `run` without us, when we look."""
     records = domain.manager.records
     woken = asyncio.Event()
@@ -137,7 +141,7 @@ async def _happening(domain: Domain, after: int) -> AsyncGenerator[bytes, None]:
     try:
         while domain.is_ready:
             woken.clear()
-            for line in records.audit_after(after, LARGEST_PAGE):
+            for line in records.audit_after(after, LARGEST_PAGE, owner=caller.only):
                 after = line["number"]
                 yield event(line["verb"], Happening(**line).model_dump(), str(after))
             with contextlib.suppress(TimeoutError):

@@ -9,8 +9,10 @@ from fastapi.responses import StreamingResponse
 
 from crucible.sandbox import volume_use
 from crucible.sandbox.volumes import Volume, Volumes
-from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheDomain
+from crucible.server.auth import MAY_ADMINISTER, MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import sandboxes_of
 from crucible.server.bytestreams import bytes_out, streamed
+from crucible.server.callers import Caller
 from crucible.server.domain import Domain
 from crucible.server.models.base import Asked, Name, Page, Told
 from crucible.server.once import IDEMPOTENT, OnceRoute
@@ -35,12 +37,12 @@ class VolumeFacts(Told):
 
 @router.get("/volumes", dependencies=[MAY_READ], operation_id="listVolumes")
 async def list_all(
-    domain: TheDomain, limit: Limit = 100, cursor: Cursor = None
+    domain: TheDomain, caller: TheCaller, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[VolumeFacts]:
     return page(
         _volumes(domain).all(),
         key=lambda one: one.name,
-        show=lambda one: _facts(domain, one),
+        show=lambda one: _facts(domain, caller, one),
         limit=limit,
         cursor=cursor,
     )
@@ -49,13 +51,13 @@ async def list_all(
 @router.post(
     "/volumes", status_code=201, dependencies=[MAY_RUN, IDEMPOTENT], operation_id="createVolume"
 )
-async def create(asked: NewVolume, domain: TheDomain) -> VolumeFacts:
-    return _facts(domain, _volumes(domain).create(asked.name))
+async def create(asked: NewVolume, domain: TheDomain, caller: TheCaller) -> VolumeFacts:
+    return _facts(domain, caller, _volumes(domain).create(asked.name))
 
 
 @router.get("/volumes/{volume}", dependencies=[MAY_READ], operation_id="getVolume")
-async def get(volume: Name, domain: TheDomain) -> VolumeFacts:
-    return _facts(domain, _volumes(domain).find(volume))
+async def get(volume: Name, domain: TheDomain, caller: TheCaller) -> VolumeFacts:
+    return _facts(domain, caller, _volumes(domain).find(volume))
 
 
 @router.get(
@@ -85,8 +87,8 @@ def _volumes(domain: Domain) -> Volumes:
     return Volumes(domain.manager.config.home)
 
 
-def _facts(domain: Domain, volume: Volume) -> VolumeFacts:
-    users = volume_use.users(volume.name, domain.manager.records.sandboxes())
+def _facts(domain: Domain, caller: Caller, volume: Volume) -> VolumeFacts:
+    users = volume_use.users(volume.name, sandboxes_of(domain, caller))
     return VolumeFacts(**volume._asdict(), sandboxes=users)
 
 

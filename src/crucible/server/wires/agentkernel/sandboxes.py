@@ -10,6 +10,7 @@ from crucible.errors import BadSetting, SandboxMissing, Unsupported
 from crucible.sandbox.expiry import expires_at, live_until
 from crucible.sandbox.spec import parse_duration_s
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import sandboxes_of
 from crucible.server.creating import create_sandbox, start_sandbox
 from crucible.server.models import sandboxes as own
 from crucible.server.models.base import Name
@@ -24,10 +25,12 @@ MOST_LINES = 1000
 
 
 @router.get("/sandboxes", dependencies=[MAY_READ])
-async def list_all(domain: TheDomain, label: str | None = None) -> Envelope[list[SandboxInfo]]:
+async def list_all(
+    domain: TheDomain, caller: TheCaller, label: str | None = None
+) -> Envelope[list[SandboxInfo]]:
     if label is not None:
         raise Unsupported("Sandboxes have no labels to be found by", hint="Leave label out")
-    records = domain.manager.records.sandboxes()
+    records = sandboxes_of(domain, caller)
     return told([SandboxInfo.of(record) for record in records if not record.is_temporary])
 
 
@@ -38,8 +41,8 @@ async def create(asked: NewSandbox, domain: TheDomain, caller: TheCaller) -> Env
 
 
 @router.get("/sandboxes/by-uuid/{uuid}", dependencies=[MAY_READ])
-async def get_by_uuid(uuid: str, domain: TheDomain) -> Envelope[SandboxInfo]:
-    for record in domain.manager.records.sandboxes():
+async def get_by_uuid(uuid: str, domain: TheDomain, caller: TheCaller) -> Envelope[SandboxInfo]:
+    for record in sandboxes_of(domain, caller):
         if record.id == uuid and not record.is_temporary:
             return told(SandboxInfo.of(record))
     raise SandboxMissing(uuid[:64])
@@ -92,7 +95,7 @@ async def extend(name: Name, asked: Extension, domain: TheDomain) -> Envelope[Ex
 async def logs(name: Name, domain: TheDomain) -> Envelope[list[dict[str, Any]]]:
     """The lines of the audit that are about it, the oldest first."""
     record = domain.manager.records.find(name)
-    lines = domain.manager.records.audit(MOST_LINES, sandbox=record.name)
+    lines = domain.manager.records.audit(MOST_LINES, sandbox=record.name, owner=record.owner)
     return told(
         [
             {

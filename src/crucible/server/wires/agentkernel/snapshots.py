@@ -6,7 +6,8 @@ import secrets
 
 from fastapi import APIRouter
 
-from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
+from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import find_sandbox, snapshots_of
 from crucible.server.models.base import Name
 from crucible.server.wires.agentkernel.envelope import Envelope, told
 from crucible.server.wires.agentkernel.models import (
@@ -21,14 +22,14 @@ router = APIRouter()
 
 
 @router.get("/snapshots", dependencies=[MAY_READ])
-async def list_all(domain: TheDomain) -> Envelope[list[Snapshot]]:
-    records = domain.manager.records.snapshots()
-    return told([Snapshot.of(record) for record in records if record.state == "saved"])
+async def list_all(domain: TheDomain, caller: TheCaller) -> Envelope[list[Snapshot]]:
+    return told([Snapshot.of(record) for record in snapshots_of(domain, caller)])
 
 
 @router.post("/snapshots", status_code=201, dependencies=[MAY_RUN])
-async def take(asked: NewSnapshot, domain: TheDomain) -> Envelope[Snapshot]:
+async def take(asked: NewSnapshot, domain: TheDomain, caller: TheCaller) -> Envelope[Snapshot]:
     """Memory and processes are in it too."""
+    find_sandbox(domain, caller, asked.sandbox)
     tag = asked.name or f"snap-{secrets.token_hex(5)}"
     return told(Snapshot.of(await domain.snapshots.take(asked.sandbox, tag)))
 

@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from crucible.errors import BadRequest, SandboxMissing, Unauthenticated
 from crucible.sandbox.records import SandboxRecord
 from crucible.server.auth import ANYBODY, Caller, caller_with, token_caller
+from crucible.server.belonging import find_sandbox
 from crucible.server.domain import Domain, domain_of
 from crucible.server.tokens import Scope
 from crucible.server.wires.e2b.facts import facts_of
@@ -83,9 +84,9 @@ def sandbox_of(connection: HTTPConnection) -> SandboxRecord:
     """The sandbox that a request is for: the one it names, or the one whose token signed it."""
     records = domain_of(connection).manager.records
     name = named_sandbox(connection)
-    if name:
-        return records.find(name)
     caller: Caller = connection.state.caller
+    if name:
+        return find_sandbox(domain_of(connection), caller, name)
     for record in records.sandboxes():
         if record.id == caller.sandbox:
             return record
@@ -119,7 +120,7 @@ def _by_key(domain: Domain, connection: HTTPConnection) -> Caller:
 
 
 def _insider(record: SandboxRecord) -> Caller:
-    return Caller(id=f"e2b:{record.id}", scope=Scope.RUN, sandbox=record.id)
+    return Caller(id=f"e2b:{record.id}", scope=Scope.RUN, sandbox=record.id, user=record.owner)
 
 
 def _signed_for(

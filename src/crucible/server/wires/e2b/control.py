@@ -21,7 +21,8 @@ from crucible.errors import (
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.records import SandboxRecord
 from crucible.sandbox.spec import SandboxSpec
-from crucible.server.auth import allow
+from crucible.server.auth import Caller, allow, caller_of
+from crucible.server.belonging import find_snapshot, sandboxes_of, snapshots_of
 from crucible.server.domain import Domain, domain_of
 from crucible.server.paging import page
 from crucible.server.tokens import Scope, forget_sandbox
@@ -46,7 +47,7 @@ async def create(request: Request) -> Response:
     asked = await body_of(request, models.NewSandbox)
     asked.check()
     name = "i" + secrets.token_hex(10)
-    record = await _made(domain, name, asked)
+    record = await _made(domain, caller_of(request), name, asked)
     facts = Facts(
         token=new_token(),
         template=asked.templateID,
@@ -89,7 +90,7 @@ async def list_all(request: Request) -> Response:
         states = ["running"]
     found = [
         record
-        for record in _visible(domain)
+        for record in _visible(domain, caller_of(request))
         if (not states or record.state in states)
         and wanted.items() <= dict(facts_of(record).metadata).items()
     ]
@@ -190,8 +191,8 @@ async def list_snapshots(request: Request) -> Response:
     source, name = request.query_params.get("sandboxID"), request.query_params.get("name")
     found = [
         {"snapshotID": one.tag, "names": [one.tag]}
-        for one in domain.manager.records.snapshots()
-        if one.state == "saved" and source in (None, one.sandbox_name) and name in (None, one.tag)
+        for one in snapshots_of(domain, caller_of(request))
+        if source in (None, one.sandbox_name) and name in (None, one.tag)
     ]
     limit = _limit(request.query_params.get("limit"))
     part = page(
@@ -206,7 +207,7 @@ async def list_snapshots(request: Request) -> Response:
 
 async def remove_snapshot(request: Request) -> Response:
     domain = _domain(request, Scope.RUN)
-    await domain.snapshots.remove(request.path_params["name"])
+    await domain.snapshots.remove(request.path_params["tag"])
     return Response(status_code=204)
 
 
@@ -255,14 +256,16 @@ async def not_served(request: Request) -> Response:
     )
 
 
-async def _made(domain: Domain, name: str, asked: models.NewSandbox) -> SandboxRecord:
+async def _made(
+    domain: Domain, caller: Caller, name: str, asked: models.NewSandbox
+) -> SandboxRecord:
     """From a snapshot of that name, or from an image. One that cannot be started was never made."""
     default = "off" if asked.allow_internet_access is False else "full"
     mode, allowed, denied = (asked.network or models.Network()).policy(default)
     template = TEMPLATES.get(asked.templateID)
     if template is None:
         try:
-            domain.manager.records.find_snapshot(asked.templateID)
+            find_snapshot(domain, caller, asked.templateID)
         except SnapshotMissing:
             template = asked.templateID
         else:
@@ -270,7 +273,8 @@ async def _made(domain: Domain, name: str, asked: models.NewSandbox) -> SandboxR
             await domain.executions.take_over(held)
             return held.record
     spec = SandboxSpec(image=template, environment=dict(asked.envVars))
-    await domain.manager.create(name, _with_policy(spec, mode, allowed, denied))
+    policed = _with_policy(spec, mode, allowed, denied)
+    await domain.manager.create(name, policed, owner=caller.user)
     try:
         return await domain.manager.start(name)
     except BaseException:
@@ -302,10 +306,10 @@ def _lifetimes(request: Request) -> Lifetimes:
     return lifetimes
 
 
-def _visible(domain: Domain) -> list[SandboxRecord]:
+def _visible(domain: Domain, caller: Caller) -> list[SandboxRecord]:
     return [
         record
-        for record in domain.manager.records.sandboxes()
+        for record in sandboxes_of(domain, caller)
         if not record.is_temporary and record.state in ("running", "paused")
     ]
 
@@ -383,6 +387,6 @@ routes: list[BaseRoute] = [
     Route(f"{_ONE}/metrics", metrics, methods=["GET"]),
     Route(f"{_ONE}/network", change_network, methods=["PUT"]),
     Route("/snapshots", list_snapshots, methods=["GET"]),
-    Route("/templates/{name}", remove_snapshot, methods=["DELETE"]),
+    Route("/templates/{tag}", remove_snapshot, methods=["DELETE"]),
     Route("/{rest:path}", not_served, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
 ]

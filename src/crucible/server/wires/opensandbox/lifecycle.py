@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from crucible.errors import Unsupported
 from crucible.sandbox.expiry import live_until
 from crucible.server.auth import MAY_READ, MAY_RUN, TheCaller, TheDomain
+from crucible.server.belonging import sandboxes_of
 from crucible.server.creating import create_sandbox
 from crucible.server.models import sandboxes as own
 from crucible.server.models.base import Name
@@ -49,6 +50,7 @@ async def create(asked: NewSandbox, domain: TheDomain, caller: TheCaller) -> Cre
 @router.get("/sandboxes", dependencies=[MAY_READ], response_model_exclude_none=True)
 async def list_all(
     domain: TheDomain,
+    caller: TheCaller,
     page: PageNumber = 1,
     page_size: PageSize = 20,
     state: States = None,
@@ -58,7 +60,7 @@ async def list_all(
         raise Unsupported("Sandboxes have no metadata to be found by", hint="Leave metadata out")
     records = [
         record
-        for record in domain.manager.records.sandboxes()
+        for record in sandboxes_of(domain, caller)
         if not record.is_temporary and (not state or state_of(record) in state)
     ]
     return Sandboxes.of(records, page, page_size)
