@@ -47,7 +47,10 @@ class Stage:
 
 @asynccontextmanager
 async def agent_staging(
-    home: Path, models: Callable[[Books], UserModels] | None = None
+    home: Path,
+    models: Callable[[Books], UserModels] | None = None,
+    *,
+    has_accounts: bool = False,
 ) -> AsyncIterator[Stage]:
     """`models` makes others than the one that the test plays."""
     books = open_books(home, Database(f"sqlite:///{home / 'ledger.db'}"))
@@ -72,7 +75,7 @@ async def agent_staging(
         doors = http_doors(
             service,
             store,
-            Address(port=0, requests_per_second=0),
+            Address(port=0, requests_per_second=0, has_accounts=has_accounts),
             journal=Journal(None),
             engine=LazyEngine(make),
             books=LazyBooks(lambda: books),

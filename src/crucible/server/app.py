@@ -19,6 +19,7 @@ from crucible.server.routes import (
     code,
     commands,
     conversations,
+    elsewhere,
     figures,
     files,
     health,
@@ -54,7 +55,7 @@ MODULES = (
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
     memory, budgets, settings, mcp_servers, conversations, chat, uploads, artifacts, workspaces,
-    signing, users,
+    signing, elsewhere, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.
 

@@ -17,6 +17,7 @@ from crucible.server.attempts import Attempts
 from crucible.server.books import LazyBooks
 from crucible.server.engines import LazyEngine
 from crucible.server.links import Links
+from crucible.server.oidc import Oidc
 from crucible.server.people import People
 from crucible.server.store import Store
 from crucible.server.tickets import Tickets
@@ -43,6 +44,7 @@ class Domain:
     tickets: Tickets = field(default_factory=Tickets)
     links: Links = field(default_factory=Links)
     attempts: Attempts = field(default_factory=Attempts)
+    oidc: Oidc | None = None
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
 
     def turn(self, key: str) -> asyncio.Lock:
