@@ -38,13 +38,14 @@ SNAPSHOT = f"{MARK}-snapshot"
 # What a path names: all of these are somebody's, and missing to everybody else.
 OWNED = (
     "/sandboxes/{name}", "/snapshots/{tag}", "/sessions/{id}", "/conversations/{id}", "/runs/{id}",
-    "/memory/facts/{id}", "/tokens/{id}", "/approvals/{approval}", "/auth/browsers/{id}",
+    "/memory/facts/{id}", "/tokens/{id}", "/approvals/{approval}", "/auth/browsers/{id}", "/upload/{id}",
 )  # fmt: skip
 # Lists, sums and what is made: each caller's own.
 OWN = {
     "/sandboxes", "/snapshots", "/run", "/run/stream", "/tokens", "/events", "/sessions", "/approvals",
     "/runs", "/runs/totals", "/runs/verify", "/memory/facts", "/memory", "/memory/export", "/memory/settings",
     "/memory/summaries", "/budget", "/conversations", "/chat", "/auth/browsers", "/auth",
+    "/settings", "/settings/keys/{provider}", "/settings/mcp", "/settings/mcp/{name}", "/upload",
 }  # fmt: skip
 # The host's, for everybody to use; to change them takes an administrator. No name of a user's things is in them.
 SHARED = (
@@ -57,12 +58,17 @@ SIGNING = {
     "/auth/oidc/{id}/begin", "/auth/oidc/{id}/back",
     "/auth/sign-up", "/auth/sign-in", "/auth/sign-out", "/auth/link", "/auth/links", "/auth/password",
 }  # fmt: skip
-# Never ends; tried by itself.
-ENDLESS = {"/events/stream"}
+# Never ends, and is tried by itself; or does real work for the caller alone, which has nothing of anybody else in it.
+ENDLESS = {"/events/stream", "/settings/probe", "/settings/mcp/{name}/test"}
 PUBLIC = {"/health", "/ready"}
 FIGURES = {"/metrics"}
 # Where whose it is turns out after the body was understood.
-BODIES = {"/approvals/{approval}": {"decision": "once"}}
+BODIES: dict[str, dict[str, Any]] = {
+    "/approvals/{approval}": {"decision": "once"},
+    "/conversations/{id}/edit": {"turn": 1, "prompt": "x"},
+    "/conversations/{id}/branch": {"turn": 1},
+    "/conversations/{id}/apply": {"paths": ["x"]},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +214,12 @@ async def _things(stage: Stage, page: Browser) -> dict[str, str]:
     fact = await made("/memory/facts", kind="fact", text=f"{MARK} is what Bob likes")
     token = await made("/tokens", name=f"{MARK} token")
     browsers = (await page.ask("GET", "/auth/browsers")).json()["items"]
+    found = {}
+    if f"{API}/upload" in openapi_document()["paths"]:
+        kept = await page.ask("POST", "/upload", files={"file": (f"{MARK}.txt", b"of Bob")})
+        found["/upload"] = kept.json()["id"]
     return {
+        **found,
         "/sessions": session,
         "/conversations": session,
         "/runs": session,

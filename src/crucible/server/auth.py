@@ -16,6 +16,8 @@ from crucible.server.tokens import Scope, find_token, is_good
 
 NAME_PARAMETER = "name"
 TAG_PARAMETER = "tag"
+# Where a name is not a sandbox's.
+OTHER_NAMES = "/api/v1/settings/"
 KNOWN_BY = "token:"
 OWNED_BY = "uid:"
 
@@ -98,6 +100,8 @@ def check_owner(connection: HTTPConnection) -> None:
         return
     records = domain_of(connection).manager.records
     name = connection.path_params.get(NAME_PARAMETER)
+    if connection.scope["path"].startswith(OTHER_NAMES):
+        name = None
     if name is not None and not caller.sees(records.find(name).owner):
         raise SandboxMissing(name)
     tag = connection.path_params.get(TAG_PARAMETER)
