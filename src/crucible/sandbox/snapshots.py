@@ -60,9 +60,7 @@ class Snapshots:
         # It keeps what it has. A snapshot may come from elsewhere: it names nothing of this host to copy.
         own = replace(source.spec, mounts=())
         host_directory = like.host_directory if like else None
-        record = await self._copies.record(
-            name, own, backend, host_directory, owner=source.owner
-        )
+        record = await self._copies.record(name, own, backend, host_directory, owner=source.owner)
         copy_secrets(source.directory, record.directory)
         if like is not None:
             copy_baselines(like.directory, record.directory)
