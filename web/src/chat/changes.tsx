@@ -1,20 +1,26 @@
-/** What the sandbox changed in its copy of the workspace: file by file, to be looked at and taken along. */
+/** What the sandbox changed in its copy of the workspace: file by file, to be looked at, taken along, or written to the host. */
 
 import { useMemo, useState } from "react";
-import { address, get, send } from "@/api/client";
+import { address, get, post, send } from "@/api/client";
 import { useLoad } from "@/api/load";
+import { asProblem, type Problem } from "@/api/problem";
+import type { components } from "@/api/schema";
+import { useUser } from "@/api/session";
 import { Link } from "@/router";
 import { Badge, type Tone } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Dialog } from "@/ui/dialog";
 import { Icon } from "@/ui/icons";
 import { EmptyState, ProblemNote, Waiting } from "@/ui/states";
+import { toast } from "@/ui/toast";
 import { splitPatch } from "./patch";
 
 interface Change {
   path: string;
   change: string;
 }
+
+type Applied = components["schemas"]["AppliedTold"];
 
 const WORKSPACE = "/workspace";
 const TONES: Record<string, Tone> = {
@@ -24,7 +30,15 @@ const TONES: Record<string, Tone> = {
   modified: "info",
 };
 
-export function Changes({ sandbox, onClose }: { sandbox: string; onClose: () => void }) {
+export function Changes({
+  conversation,
+  sandbox,
+  onClose,
+}: {
+  conversation: string;
+  sandbox: string;
+  onClose: () => void;
+}) {
   const changes = useLoad(`changes ${sandbox}`, (signal) =>
     get<Change[]>(`/sandboxes/${encodeURIComponent(sandbox)}/changes`, { signal }),
   );
@@ -43,6 +57,33 @@ export function Changes({ sandbox, onClose }: { sandbox: string; onClose: () => 
     if (!next.delete(path)) next.add(path);
     setChosen(next);
   };
+  const [isBusy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<Problem | null>(null);
+  const [refused, setRefused] = useState<Applied["refused"]>([]);
+  // As the server has it: only who runs it writes files on its machine.
+  const mayWrite = useUser()?.id === "local";
+
+  const write = async () => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      const told = await post<Applied>(`/conversations/${conversation}/apply`, { paths: wanted });
+      setRefused(told.refused);
+      toast(
+        told.applied.length === 1
+          ? "One file is written"
+          : `${told.applied.length} files are written`,
+      );
+      changes.reload();
+    } catch (error) {
+      setProblem(asProblem(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const zip = (paths: string[]) => {
+    location.assign(address(`/conversations/${conversation}/changes.zip`, { path: paths }));
+  };
   const take = () => {
     const parts = wanted.map((path) => diffs.get(path)?.whole ?? "");
     save(new Blob(parts, { type: "text/x-patch" }), "changes.patch");
@@ -54,31 +95,55 @@ export function Changes({ sandbox, onClose }: { sandbox: string; onClose: () => 
       isWide
       onClose={onClose}
       title="Changes in the workspace"
-      about="The sandbox works on a copy. Nothing of this is on your disk."
+      about="The sandbox works on a copy. Nothing of this is on your disk until you write it there."
       footer={
         all.length > 0 && (
-          <Button
-            look="primary"
-            icon="download"
-            disabled={!wanted.length || !patch.data}
-            onClick={take}
-          >
-            {wanted.length === all.length ? "All" : wanted.length} as a patch
-          </Button>
+          <>
+            <Button icon="download" disabled={!wanted.length || !patch.data} onClick={take}>
+              As a patch
+            </Button>
+            <Button
+              icon="download"
+              disabled={!wanted.length}
+              onClick={() => zip(chosen ? wanted : [])}
+            >
+              As a zip
+            </Button>
+            {mayWrite && (
+              <Button look="primary" isBusy={isBusy} disabled={!wanted.length} onClick={write}>
+                Write {wanted.length === all.length ? "all" : wanted.length} to the directory
+              </Button>
+            )}
+          </>
         )
       }
     >
+      {problem && <ProblemNote problem={problem} />}
+      {refused.length > 0 && (
+        <ul role="alert" className="mb-2 rounded-md bg-warn-soft px-3 py-2 text-sm">
+          {refused.map((one) => (
+            <li key={one.path}>
+              <span className="font-mono text-xs">{one.path}</span> was not written: {one.why}
+            </li>
+          ))}
+        </ul>
+      )}
       {changes.problem?.status === 422 && (
         <EmptyState
           icon="folder"
           title="This chat works on no directory of yours"
           action={
-            <Link
-              href={`/sandboxes/${encodeURIComponent(sandbox)}`}
-              className="text-accent text-sm underline underline-offset-2"
-            >
-              Look into its sandbox
-            </Link>
+            <div className="flex flex-col items-center gap-3">
+              <Button icon="download" onClick={() => zip([])}>
+                All files of its workspace as a zip
+              </Button>
+              <Link
+                href={`/sandboxes/${encodeURIComponent(sandbox)}`}
+                className="text-accent text-sm underline underline-offset-2"
+              >
+                Look into its sandbox
+              </Link>
+            </div>
           }
         >
           Choose a directory when you begin a chat; what is changed in its copy is shown here.

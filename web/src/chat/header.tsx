@@ -63,7 +63,7 @@ export function ChatHeader({
         <ExportItems id={id} />
       </Menu>
       {isShowingChanges && place && (
-        <Changes sandbox={place.name} onClose={() => setShowingChanges(false)} />
+        <Changes conversation={id} sandbox={place.name} onClose={() => setShowingChanges(false)} />
       )}
     </header>
   );
