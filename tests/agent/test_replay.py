@@ -533,3 +533,20 @@ def test_what_a_program_computed_is_no_time(text: str) -> None:
 def test_times_and_ids_are_alike(one: str, other: str) -> None:
     assert without_times(one, 1.8e9) == without_times(other, 1.8e9)
     assert without_times(one, 1.8e9) != one
+
+
+def test_turns_that_were_taken_back_are_taken_back_again(tmp_path: Path) -> None:
+    async def work(stage: Scene, session: str) -> None:
+        engine = stage.engine
+        await engine.generate(session, "run it")
+        await (await engine.retry(session)).wait()
+        await engine.generate(session, "run that", instead_of=2)
+        await engine.retract(session, 3)
+        await engine.generate(session, "hello")
+
+    say = Say(calls=(call("bash", command="echo x"),))
+    again, entries = recorded(
+        tmp_path, work, say, Say(text="One."), say, Say(text="Two."), say, Say(text="Three."), Say(text="Hi.")
+    )  # fmt: skip
+    is_whole(again, entries)
+    assert again.calls == 3

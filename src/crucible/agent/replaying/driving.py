@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crucible.agent.events import Event
+from crucible.agent.events import MARKED, Event
 from crucible.agent.keeping.base import Kept, SessionRecord
 from crucible.agent.lanes import Lanes
 from crucible.agent.messages import Message, UserMessage, from_json
@@ -173,7 +173,10 @@ async def recorded_options(record: Record) -> SessionOptions:
 
 
 class Unkept:
-    """A store of sessions that keeps nothing: a replay leaves nothing behind."""
+    """A store of sessions that keeps where turns are, in memory, and nothing else: a replay leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._marked: list[Event] = []
 
     async def save(self, record: SessionRecord) -> None:
         pass
@@ -186,7 +189,7 @@ class Unkept:
         messages: Sequence[Message],
         events: Sequence[Event],
     ) -> None:
-        pass
+        self._marked += [event for event in events if event.kind in MARKED]
 
     async def rewrite(self, record: SessionRecord, messages: Sequence[Message]) -> None:
         pass
@@ -205,7 +208,12 @@ class Unkept:
     async def marks(
         self, session: str, kind: str, *, before_turn: int | None = None, limit: int
     ) -> tuple[Event, ...]:
-        return ()
+        found = [
+            event
+            for event in reversed(self._marked)
+            if event.kind == kind and (before_turn is None or event.turn < before_turn)
+        ]
+        return tuple(found[:limit])
 
     async def delete(self, session: str) -> None:
         pass
