@@ -14,6 +14,7 @@ from pathlib import Path
 import crucible
 from benchmarks import (
     agent,
+    chats,
     copies,
     crowd,
     guests,
@@ -38,6 +39,7 @@ from crucible.errors import CrucibleError
 RESULTS = Path(__file__).with_name("results")
 FAMILIES = (
     "starts", "warm", "requests", "inside", "crowd", "copies", "streams", "pulls", "memory", "ledger", "agent",
+    "chats",
 )  # fmt: skip
 
 
@@ -82,6 +84,7 @@ def _families(
 ) -> dict[str, Callable[[], list[Figure]]]:
     return {
         "agent": lambda: agent.measure(rounds=2 if is_quick else 20),
+        "chats": lambda: chats.measure(rounds=1 if is_quick else 10),
         "starts": lambda: starts.measure(place, runner, rounds=5 if is_quick else 50),
         "warm": lambda: warm.measure(
             place, rounds=5 if is_quick else 50, crowd=24 if is_quick else 500

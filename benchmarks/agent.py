@@ -22,6 +22,7 @@ from crucible.agent.lanes import LaneLimits
 from crucible.agent.messages import AssistantMessage, Text, ToolCall
 from crucible.agent.models.base import (
     Answered,
+    Model,
     ModelEvent,
     ModelRef,
     Profile,
@@ -111,8 +112,8 @@ async def _engine(root: Path, model: _Instant | _Still) -> AsyncIterator[Engine]
     ledger = Ledger(root, database)
     parts = Parts(
         store=SqlSessions(database),
-        models=_One(model),
-        workplaces=_Nowhere(),
+        models=OneModel(model),
+        workplaces=Nowhere(),
         toolbox=FixedTools(_Nothing()),
         judge=PolicyJudge(),
         recorder=LedgerRecorder(ledger),
@@ -168,11 +169,13 @@ class _Still:
         pass
 
 
-class _One:
-    def __init__(self, model: _Instant | _Still) -> None:
+class OneModel:
+    """The same under every name."""
+
+    def __init__(self, model: Model) -> None:
         self._model = model
 
-    def model(self, ref: ModelRef) -> _Instant | _Still:
+    def model(self, ref: ModelRef) -> Model:
         return self._model
 
     def default(self, purpose: Purpose) -> ModelRef:
@@ -196,7 +199,7 @@ class _Nothing:
         return Outcome(text="total 0", exit_status=0)
 
 
-class _Nowhere:
+class Nowhere:
     def check(self, options: SessionOptions) -> None:
         pass
 
