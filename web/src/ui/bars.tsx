@@ -66,12 +66,12 @@ export function Shares({ title, bars }: { title: string; bars: Bar[] }) {
   return (
     <figure className="rounded-lg border bg-surface p-4">
       <figcaption className="mb-2 font-medium text-sm">{title}</figcaption>
-      <dl className="flex flex-col gap-2">
+      <ul className="flex flex-col gap-2">
         {bars.map((bar) => (
-          <div key={bar.label}>
+          <li key={bar.label}>
             <div className="flex justify-between gap-3 text-xs">
-              <dt className="truncate text-muted">{bar.label}</dt>
-              <dd className="whitespace-nowrap tabular-nums">{bar.shown}</dd>
+              <span className="truncate text-muted">{bar.label}</span>
+              <span className="whitespace-nowrap tabular-nums">{bar.shown}</span>
             </div>
             <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-sunken">
               <div
@@ -79,9 +79,9 @@ export function Shares({ title, bars }: { title: string; bars: Bar[] }) {
                 style={{ width: `${most > 0 ? (bar.value / most) * 100 : 0}%` }}
               />
             </div>
-          </div>
+          </li>
         ))}
-      </dl>
+      </ul>
     </figure>
   );
 }
