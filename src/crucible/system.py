@@ -49,6 +49,7 @@ _EVERYWHERE = (
 
 # What only the tests ask of the host.
 FOR_TESTS = (
+    Need(package="chromium", program="chromium", why="is a browser to see the pages in"),
     Need(package="cpio", program="cpio", why="reads the first filesystem of a machine back"),
     Need(package="git", program="git", why="takes the diffs that are shown"),
     Need(package="curl", program="curl", why="is a client that a network has to carry"),

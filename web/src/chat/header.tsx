@@ -72,12 +72,13 @@ export function ChatHeader({
 function ContextRing({ context }: { context: ContextUsage }) {
   const share = Math.min(1, context.used_tokens / context.limit_tokens);
   const words = `${count(context.used_tokens)} of ${count(context.limit_tokens)} tokens of context are used; at ${count(context.compacts_at)} older messages are put together`;
+  const percent = Math.round(share * 100);
   const around = 2 * Math.PI * 6;
   return (
     <Tip text={words}>
       <button
         type="button"
-        aria-label={words}
+        aria-label={`${percent} %: ${words}`}
         className="flex items-center gap-1.5 rounded px-1 text-muted text-xs tabular-nums"
       >
         <svg viewBox="0 0 16 16" className="-rotate-90 size-4" aria-hidden="true">
@@ -92,7 +93,7 @@ function ContextRing({ context }: { context: ContextUsage }) {
             strokeDasharray={`${share * around} ${around}`}
           />
         </svg>
-        {Math.round(share * 100)} %
+        {percent} %
       </button>
     </Tip>
   );

@@ -88,7 +88,6 @@ function Account() {
         trigger={
           <button
             type="button"
-            aria-label={`Account and appearance: ${name}`}
             className="flex w-full items-center gap-2.5 rounded-md px-2 py-1.5 text-left hover:bg-hover data-[state=open]:bg-hover"
           >
             <span className="grid size-7 place-items-center rounded-full bg-accent-soft text-accent">
@@ -97,6 +96,7 @@ function Account() {
             <span className="min-w-0 flex-1">
               <span className="block truncate text-sm">{name}</span>
               <span className="block truncate text-faint text-xs">{about}</span>
+              <span className="sr-only">Account and appearance</span>
             </span>
             <Icon name="more" className="size-4 text-faint" />
           </button>

@@ -1,0 +1,154 @@
+"""The application as its users have it: a program of its own that serves, and Debian's Chromium before it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from tests.conftest import ROOT, STATE
+
+SCREENSHOTS = STATE / "screenshots"
+CRUCIBLE = str(Path(sys.executable).with_name("crucible"))
+CHROMIUM = "/usr/bin/chromium"
+# As root it has no sandbox of its own; the rest keeps it from looking for its maker's hosts.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+PATIENCE_MS = 20_000
+_LINK = re.compile(r"http\S+/enter#\S+")
+_ADDRESS = re.compile(r"Serving on (http\S+) and")
+
+
+@dataclass(slots=True)
+class Site:
+    url: str
+    home: Path
+    said: list[str]
+    environment: Mapping[str, str]
+    faults: list[str] = field(default_factory=list)
+
+    def link(self) -> str:
+        """Signs one browser in, once."""
+        found = _LINK.search(self.crucible("link"))
+        assert found is not None
+        return found[0]
+
+    def crucible(self, *words: str) -> str:
+        done = subprocess.run(
+            [CRUCIBLE, *words],
+            env=dict(self.environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            check=True,
+            timeout=240,
+        )
+        return done.stdout.decode()
+
+
+@contextmanager
+def served(home: Path, script: Mapping[str, Any], *options: str, **more: str) -> Iterator[Site]:
+    """`crucible serve` at any free port, with a model that says what the script has."""
+    written = home / "script.json"
+    written.write_text(json.dumps(script))
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("CRUCIBLE")},
+        "CRUCIBLE_HOME": str(home),
+        "LLM_PROVIDER": "scripted",
+        "LLM_MODEL": str(written),
+        **more,
+    }
+    command = [CRUCIBLE, "serve", "--port", "0", *options]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        said: list[str] = []
+        url = _listen(program, said)
+        try:
+            yield Site(url=url, home=home, said=said, environment=environment)
+        finally:
+            program.send_signal(signal.SIGTERM)
+            program.wait(timeout=240)
+
+
+def _listen(program: subprocess.Popen[str], said: list[str]) -> str:
+    """The address that it tells. What it says afterwards is taken all the same, so that it never waits for us."""
+    assert program.stderr is not None
+    for line in program.stderr:
+        said.append(line)
+        if found := _ADDRESS.search(line):
+            threading.Thread(target=said.extend, args=(program.stderr,), daemon=True).start()
+            return found[1].replace("127.0.0.1", "localhost")
+    raise AssertionError("".join(said))
+
+
+def start_chromium(playwright: Playwright) -> Browser:
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+
+
+@contextmanager
+def browsing(browser: Browser, site: Site, **options: Any) -> Iterator[Page]:
+    """A browser that nobody has used yet, and its first page. What fails in a page fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        yield watched(context, site)
+    finally:
+        context.close()
+
+
+def watched(context: BrowserContext, site: Site) -> Page:
+    page = context.new_page()
+    page.on("pageerror", lambda error: site.faults.append(f"{page.url}: {error}"))
+    return page
+
+
+def enter(page: Page, site: Site) -> None:
+    page.goto(site.link())
+    page.get_by_role("textbox", name="Message").wait_for()
+
+
+def keep(page: Page, name: str) -> None:
+    """A picture for people to look at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
+def axe_source() -> str:
+    return (ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+def check_accessible(page: Page, where: str) -> None:
+    """axe finds nothing serious."""
+    page.evaluate(axe_source())
+    told = page.evaluate("() => axe.run(document, {resultTypes: ['violations'], iframes: false})")
+    serious = [
+        f"{where}: {one['id']} ({one['impact']}): "
+        + "; ".join(node["html"][:160] for node in one["nodes"][:3])
+        for one in told["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not serious, "\n".join(serious)
