@@ -116,7 +116,15 @@ def is_over(page: Page) -> None:
     page.get_by_role("button", name="Send").wait_for()
 
 
-def test_a_file_is_attached_and_shown_as_a_chart_that_can_be_touched(page: Page) -> None:
+def test_from_the_settings_to_a_chart_of_a_file_that_can_be_touched(page: Page) -> None:
+    page.get_by_role("link", name="Settings").click()
+    expect(page.get_by_role("radio", name=re.compile("^Auto"))).to_be_checked()
+    page.get_by_role("button", name="Test local microVM").click()
+    page.get_by_text("It works.").wait_for()
+    expect(page.get_by_role("list", name="Stages").get_by_role("listitem")).to_have_count(5)
+    keep(page, "settings-provider")
+    check_accessible(page, "settings")
+    page.get_by_role("link", name="New chat").click()
     page.get_by_label("Files to attach").first.set_input_files(
         [{"name": "prices.csv", "mimeType": "text/csv", "buffer": PRICES.encode()}]
     )
@@ -188,9 +196,6 @@ def test_what_a_model_says_is_never_a_program(page: Page) -> None:
 
 def test_what_a_sandbox_made_reaches_nothing_of_the_page(page: Page) -> None:
     say(page, "make evil files")
-    # What leaves the sandbox is asked for.
-    for _ in range(2):
-        page.get_by_role("button", name="Allow once").first.click()
     page.get_by_text("There they are.").wait_for()
     told = page.frame_locator("iframe[title='evil.html']").locator("#me")
     expect(told).to_have_text(re.compile("fetch"))
@@ -211,7 +216,9 @@ def test_what_a_sandbox_made_reaches_nothing_of_the_page(page: Page) -> None:
 
 
 def test_a_host_that_was_denied_can_be_allowed(page: Page, site: Site) -> None:
-    site.crucible("create", "agent-net", "--start", "--network", "allowlist", "--allow", "near.test")
+    site.crucible(
+        "create", "agent-net", "--start", "--network", "allowlist", "--allow", "near.test"
+    )
     ask = "import socket; socket.create_connection(('far.test', 80), 20)"
     dial = ("exec", "agent-net", "sh", "-c", f'python3 -c "{ask}" || true')
     site.crucible(*dial)

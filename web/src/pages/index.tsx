@@ -50,6 +50,12 @@ export const PAGES: Page[] = [
     nav: { label: "Memory", icon: "memory" },
   },
   {
+    paths: ["/settings/:section?"],
+    title: "Settings",
+    component: lazy(() => import("./settings")),
+    nav: { label: "Settings", icon: "gear" },
+  },
+  {
     paths: ["/sign-in"],
     title: "Sign in",
     component: lazy(() => import("./entry/sign-in")),

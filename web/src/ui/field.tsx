@@ -6,7 +6,11 @@ export function Field({
   about,
   fault,
   ...rest
-}: InputHTMLAttributes<HTMLInputElement> & { label: string; about?: ReactNode; fault?: string }) {
+}: Omit<InputHTMLAttributes<HTMLInputElement>, "about"> & {
+  label: string;
+  about?: ReactNode;
+  fault?: string;
+}) {
   const id = useId();
   const note = fault || about;
   return (
