@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 from tests.browser.sites import (
     Site,
     browsing,
@@ -126,7 +126,7 @@ def test_from_the_settings_to_a_chart_of_a_file_that_can_be_touched(page: Page) 
     check_accessible(page, "settings")
     page.get_by_role("link", name="New chat").click()
     page.get_by_label("Files to attach").first.set_input_files(
-        [{"name": "prices.csv", "mimeType": "text/csv", "buffer": PRICES.encode()}]
+        FilePayload(name="prices.csv", mimeType="text/csv", buffer=PRICES.encode())
     )
     page.get_by_role("textbox", name="Message").fill("please plot the prices of my file")
     page.get_by_role("button", name="Send").click()
@@ -266,7 +266,7 @@ def test_files_are_walked_written_and_taken_away(page: Page, site: Site) -> None
     site.crucible("create", "agent-files", "--start")
     page.goto(f"{site.url}/sandboxes/agent-files/files")
     page.get_by_label("Files to put here").set_input_files(
-        [{"name": "note.txt", "mimeType": "text/plain", "buffer": b"first\n"}]
+        FilePayload(name="note.txt", mimeType="text/plain", buffer=b"first\n")
     )
     page.get_by_role("row", name=re.compile("note.txt")).click()
     text = page.get_by_role("textbox", name="Text of /workspace/note.txt")
