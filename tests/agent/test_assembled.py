@@ -60,7 +60,8 @@ def test_the_value_of_a_sessions_secret_is_kept_nowhere(
     monkeypatch.setenv("LLM_PROVIDER", "scripted")
     monkeypatch.setenv("CRUCIBLE_CONFIG", "/dev/null")
     monkeypatch.setenv("MY_KEY", value)
-    options = SessionOptions(sandbox=SandboxWish(secrets=("MY_KEY:api.anthropic.com",)))
+    wish = SandboxWish(secrets=("MY_KEY:api.anthropic.com",))
+    options = SessionOptions(sandbox=wish, memory=False)
 
     async def play() -> None:
         service = Service(assemble.manager(Config(home=tmp_path)))

@@ -5,6 +5,8 @@ All tests share one engine and one home; what a session needs of a sandbox of it
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +186,18 @@ async def _branched(stage: Stage, session: str) -> None:
     await stage.engine.destroy(other.id)
 
 
+def _files_with(text: str, *places: Path) -> list[Path]:
+    """Of these files, and of those beneath directories. One that goes meanwhile was somebody's for a moment."""
+    found: list[Path] = []
+    walked = [
+        Path(root, name) for place in places for root, _, names in os.walk(place) for name in names
+    ]
+    for path in (*walked, *places):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            found += [path] if text.encode() in path.read_bytes() else []
+    return found
+
+
 def test_a_sessions_secret_is_used_inside_and_is_nowhere(stage: Stage, run: Run) -> None:
     """Programs have a placeholder and the provider's endpoint; the value is in no process, file, event or record."""
     look = "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; grep -rs sk-nobody /run /etc /workspace /tmp; true"
@@ -207,15 +221,11 @@ def test_a_sessions_secret_is_used_inside_and_is_nowhere(stage: Stage, run: Run)
         held = stage.service.manager.running(f"agent-{session.id}")
         assert VALUE not in repr(held.record)
         home = stage.service.manager.config.home
-        places = (home / "ledger", home / "crucible.db", home / "records.sqlite")
-        files = [
-            path
-            for place in (*places, home / "crucible.db-wal", home / "records.sqlite-wal")
-            for path in (place.rglob("*") if place.is_dir() else [place])
-            if path.is_file()
-        ]
-        files += list(held.record.directory.rglob("*.json"))
-        assert [path for path in files if VALUE.encode() in path.read_bytes()] == []
+        assert (
+            _files_with(VALUE, home / "ledger", held.record.directory / "placeholders.json") == []
+        )
+        assert _files_with(VALUE, *home.glob("*.db*"), *home.glob("*.sqlite*")) == []
+        assert _files_with("crucible-secret-", held.record.directory / "placeholders.json")
         await stage.engine.destroy(session.id)
 
     run(play())
