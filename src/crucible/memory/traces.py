@@ -55,7 +55,7 @@ class Traces:
     def redacted(self, text: str, *, closely: bool) -> str:
         """The same text if there is nothing of it in there."""
         plain = changed = _plain(text)
-        for word in {word.casefold() for word in _WORD.findall(plain)}:
+        for word in dict.fromkeys(word.casefold() for word in _WORD.findall(plain)):
             for pattern in self._patterns.get(word, ()):
                 changed = pattern.sub(MARKER, changed)
         if closely and self._telling:
