@@ -225,9 +225,8 @@ def test_without_memory_nobody_is_asked(tmp_path: Path) -> None:
     async def play() -> None:
         async with world(tmp_path, *[Turn(text="Hi.")] * 3) as here:
             await here.say(await here.session(memory=False), ENGLISH)
-            await here.memory.set_enabled("local", False)
-            await here.say(await here.session(), ENGLISH)
-            await here.memory.set_enabled("local", True)
+            await here.memory.set_enabled("ana", False)
+            await here.say(await here.session(user="ana"), ENGLISH)
             silent = await here.session()
             await here.memory.set_enabled("local", False, session=silent.id)
             await here.say(silent, ENGLISH)
