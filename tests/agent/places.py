@@ -195,11 +195,13 @@ class LocalWorkplace:
         return LocalLine(await self._start(argv, WORKSPACE, environment or {}))
 
     async def read(self, path: str, *, offset: int = 0, length: int = 0) -> bytes:
+        await self.open()
         with _refusals(path), self._on_host(path).open("rb") as file:
             file.seek(offset)
             return file.read(length or -1)
 
     async def write(self, path: str, data: bytes | AsyncIterator[bytes]) -> None:
+        await self.open()
         if not isinstance(data, bytes):
             data = b"".join([piece async for piece in data])
         target = self._on_host(path)
@@ -215,6 +217,7 @@ class LocalWorkplace:
             aside.replace(target)
 
     async def stat(self, path: str) -> FileFacts | None:
+        await self.open()
         try:
             with _refusals(path):
                 return _facts(path, self._on_host(path).stat())
@@ -231,6 +234,7 @@ class LocalWorkplace:
                     yield below
 
     async def list(self, path: str) -> tuple[FileFacts, ...]:
+        await self.open()
         with _refusals(path):
             entries = sorted(self._on_host(path).iterdir())
             return tuple(
