@@ -29,8 +29,7 @@ _EMULATED_CPU = {"x86_64": "max,-la57,-erms,-fsrm", "aarch64": "max"}
 # kernel's: it becomes part of the agent's environment.
 _KERNEL_WORDS = (
     "panic=-1 quiet mitigations=off random.trust_cpu=on init_on_alloc=0 init_on_free=0 audit=0"
-    " lsm=landlock,yama randomize_kstack_offset=off psi=0 nowatchdog cryptomgr.notests"
-    " GODEBUG=asyncpreemptoff=1"
+    " lsm=landlock,yama randomize_kstack_offset=off psi=0 nowatchdog GODEBUG=asyncpreemptoff=1"
 )
 
 
