@@ -20,6 +20,7 @@ from crucible.books import Books, open_books
 from crucible.config import Config
 from crucible.conversations.conversations import Conversations
 from crucible.ledger.ledger import Ledger
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.service.dispatch import Service
 from crucible.server.books import LazyBooks
 from crucible.server.engines import LazyEngine
@@ -51,8 +52,9 @@ async def agent_staging(
     models: Callable[[Books], UserModels] | None = None,
     *,
     has_accounts: bool = False,
+    manager: Manager | None = None,
 ) -> AsyncIterator[Stage]:
-    """`models` makes others than the one that the test plays."""
+    """`models` makes others than the one that the test plays; `manager` has other sandboxes than none."""
     books = open_books(home, Database(f"sqlite:///{home / 'ledger.db'}"))
     ledger = books.ledger
     parts: dict[str, Any] = {
@@ -69,7 +71,7 @@ async def agent_staging(
         async def make() -> Engine:
             return found.engine
 
-        manager = assemble.manager(Config(home=home / "state", pulls_images=False))
+        manager = manager or assemble.manager(Config(home=home / "state", pulls_images=False))
         service = Service(manager)
         store = Store(manager.config.home)
         doors = http_doors(
@@ -87,6 +89,8 @@ async def agent_staging(
             yield Stage(server=Server(doors), scene=found, ledger=ledger, books=books)
         finally:
             await doors.drain()
+            for held in list(manager.held.values()):
+                await manager.remove(held.record.name, force=True)
             await service.close()
             manager.records.close()
             store.close()

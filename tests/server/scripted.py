@@ -6,6 +6,7 @@ A command's first word says which part is played for it; a part reads and writes
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -180,13 +181,31 @@ class PlayedFiles:
         return len(self.content[path])
 
     async def read(self, path: bytes, *, offset: int = 0, length: int = 0) -> AsyncIterator[bytes]:
-        yield self._found(path)
+        found = self._found(path)[offset:]
+        yield found[:length] if length else found
 
     async def stat(self, path: bytes, *, follow: bool = True) -> Entry:
         return Entry(
             name=path, type="file", mode=0o644, size=len(self._found(path)), mtime_ns=0, uid=1000, gid=1000,
             target=b"", sha256=b"",
         )  # fmt: skip
+
+    async def tree(self, root: bytes, *, hashed: bool = False) -> AsyncIterator[Entry]:
+        """Files and the directories that they are in, as the owner of neither."""
+        names = {path[len(root) + 1 :] for path in self.content if path.startswith(root + b"/")}
+        directories = {
+            b"/".join(parts[:count])
+            for parts in (name.split(b"/") for name in names)
+            for count in range(1, len(parts))
+        }
+        for name in sorted(names | directories):
+            is_file = name in names
+            data = self.content[root + b"/" + name] if is_file else b""
+            yield Entry(
+                name=name, type="file" if is_file else "directory", mode=0o644 if is_file else 0o755,
+                size=len(data), mtime_ns=0, uid=1000, gid=1000, target=b"",
+                sha256=hashlib.sha256(data).digest() if is_file else b"",
+            )  # fmt: skip
 
     def _found(self, path: bytes) -> bytes:
         if path not in self.content:
@@ -371,8 +390,7 @@ class Staged(Server):
         return self.backend.machines[sandbox].processes[number]
 
 
-@asynccontextmanager
-async def staging(home: Path, **options: Any) -> AsyncIterator[Staged]:
+def played(home: Path) -> tuple[PlayedBackend, Manager]:
     make_base(home)
     backend = PlayedBackend()
     manager = Manager(
@@ -380,6 +398,12 @@ async def staging(home: Path, **options: Any) -> AsyncIterator[Staged]:
         records=open_records(home),
         machines=Machines([backend]),  # type: ignore[list-item]
     )
+    return backend, manager
+
+
+@asynccontextmanager
+async def staging(home: Path, **options: Any) -> AsyncIterator[Staged]:
+    backend, manager = played(home)
     async with opened(manager, **options) as doors:
         stage = Staged(doors)
         stage.backend = backend

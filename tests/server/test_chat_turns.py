@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 from tests.agent.scenes import Say, call, results
 from tests.server.agent_stage import Stage
@@ -180,3 +181,54 @@ async def test_a_draft_that_was_cut_short_is_taken_back_too(stage: Stage) -> Non
         (_, answer) = await stage.scene.engine.history(id)
         assert isinstance(answer, AssistantMessage)
         assert (answer.text, answer.is_whole) == ("Whole.", True)
+
+
+async def resumed(stage: Stage, http: httpx.AsyncClient) -> str:
+    """Turn 1 is stopped, 2 goes on with it, 3 is another prompt."""
+    stage.play(Say(text="Half of", amid=asyncio.Event()), Say(text="Whole."), Say(text="Pear."))
+    told = await chat(http, "a plum")
+    id: str = told["conversation"]
+    async with asyncio.timeout(120):
+        while "Half" not in str(await transcript(http, id)):  # noqa: ASYNC110 - nobody could wake us
+            await asyncio.sleep(0.02)
+    await http.post(f"{API}/sessions/{id}/cancel")
+    again = await http.post(f"{API}/sessions/{id}/resume")
+    await ended(http, {"conversation": id, **again.json()})
+    await said(http, "b pear", conversation=id)
+    return id
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+async def test_a_branch_has_a_resumed_turn_together_with_what_it_went_on_with(
+    stage: Stage, turn: int
+) -> None:
+    async with stage.server.client() as http:
+        id = await resumed(stage, http)
+        made = await http.post(f"{API}/conversations/{id}/branch", json={"turn": turn})
+        assert (made.status_code, made.json()["turns"]) == (201, 2), made.text
+        other = made.json()["id"]
+        shown = await transcript(http, other)
+        assert [one["turn"] for one in shown["events"] if one["kind"] == "turn-began"] == [1, 2]
+        said_there = [
+            one.text
+            for one in await stage.scene.engine.history(other)
+            if isinstance(one, UserMessage | AssistantMessage)
+        ]
+        assert (said_there[0], said_there[-1]) == ("a plum", "Whole.")
+        for word, found in (("Whole", {id, other}), ("pear", {id})):
+            listed = await http.get(f"{API}/conversations", params={"q": word})
+            assert {one["id"] for one in listed.json()["items"]} == found
+
+
+async def test_a_resumed_turn_has_no_prompt_to_edit(stage: Stage) -> None:
+    async with stage.server.client() as http:
+        id = await resumed(stage, http)
+        path = f"{API}/conversations/{id}/edit"
+        before = await transcript(http, id)
+        refused = await http.post(path, json={"turn": 2, "prompt": "x"})
+        assert (refused.status_code, refused.json()["code"]) == (409, "turn-resumed")
+        assert refused.json()["hint"] == "Edit turn 1"
+        assert await transcript(http, id) == before
+        await ended(http, (await http.post(path, json={"turn": 1, "prompt": "x"})).json())
+        shown = await transcript(http, id)
+        assert [one["turn"] for one in shown["events"] if one["kind"] == "turn-began"] == [4]

@@ -9,7 +9,7 @@ from typing import Any
 from crucible.agent.events import Event
 from crucible.agent.messages import Message, Picture, ToolMessage, UserMessage
 from crucible.agent.parts import Parts
-from crucible.agent.retracting import end_of, find_turn
+from crucible.agent.retracting import end_of, find_run
 from crucible.agent.seams import Step
 from crucible.agent.session import Session
 from crucible.agent.workplace import Rewinds
@@ -24,16 +24,21 @@ NO_COPY = (
 )
 
 
-async def check_branch(parts: Parts, session: Session, turn: int) -> None:
-    """Raises TurnMissing or TurnCompacted; then nothing has been made."""
-    await find_turn(parts, session, turn)
-    end_of(session, turn)
+async def find_branch(parts: Parts, session: Session, turn: int) -> tuple[int, ...]:
+    """The turns that the branch ends with: turns that were resumed stay with what they went on with.
+
+    Raises TurnMissing or TurnCompacted; then nothing has been made.
+    """
+    run = await find_run(parts, session, turn)
+    end_of(session, run)
+    return run
 
 
-async def fill_branch(parts: Parts, session: Session, other: Session, turn: int) -> None:
+async def fill_branch(parts: Parts, session: Session, other: Session, run: tuple[int, ...]) -> None:
     """`other` is new and empty. What was handed over is copied, too: one can be deleted without the other."""
+    turn = run[-1]
     blobs = await _copy_blobs(parts, session, other, turn)
-    messages = [_renamed(one, blobs) for one in session.messages[: end_of(session, turn)]]
+    messages = [_renamed(one, blobs) for one in session.messages[: end_of(session, run)]]
     last = await _copy_events(parts, session, other, turn, blobs)
     other.journal.last_number = last
     await other.replace_messages(messages, turns=turn, last_end=None)

@@ -16,7 +16,7 @@ from crucible.agent.approvals import Approvals
 from crucible.agent.artifacts import find_artifacts, read_artifact
 from crucible.agent.asking import Asker, choose_model
 from crucible.agent.attaching import Placed, place_files
-from crucible.agent.branching import check_branch, fill_branch
+from crucible.agent.branching import fill_branch, find_branch
 from crucible.agent.calling import Caller
 from crucible.agent.compacting import Compactor, context_usage
 from crucible.agent.events import Event
@@ -43,7 +43,7 @@ from crucible.agent.models.base import Purpose, Schema
 from crucible.agent.options import SessionOptions, changed, options_to_json
 from crucible.agent.parts import Parts
 from crucible.agent.replaying.record import Record, Replay
-from crucible.agent.retracting import files_of, find_turn, last_prompt, position_of, retract
+from crucible.agent.retracting import files_of, find_prompt, find_turn, last_prompt, retract
 from crucible.agent.rewinding import Checkpoints
 from crucible.agent.seams import Chronicler, PerUser, Step, StepKind, models_of
 from crucible.agent.session import Session, facts_of, new_record, state_at_rest
@@ -229,8 +229,7 @@ class Engine:
         await self._prepare(found.user)
         async with self._idle(found):
             if instead_of is not None:
-                await find_turn(self._parts, found, instead_of)
-                position_of(found, instead_of)
+                await find_prompt(self._parts, found, instead_of)
             given = await place_files(self._parts, found, attachments)
             if instead_of is not None:
                 given = await self._retract(found, instead_of, given)
@@ -408,7 +407,7 @@ class Engine:
         return other.facts()
 
     async def retract(self, session: str, turn: int) -> None:
-        """Takes back the messages of that turn and of all after it. Raises TurnMissing or TurnCompacted."""
+        """Takes back the messages of that turn and of all after it. Raises what `retracting` does."""
         found = await self._find(session)
         async with self._idle(found):
             await self._retract(found, turn, Placed())
@@ -417,11 +416,11 @@ class Engine:
         """Another session with the turns up to and with that one, and a copy of the sandbox as it is now."""
         found = await self._find(session)
         async with self._idle(found):
-            await check_branch(self._parts, found, turn)
+            run = await find_branch(self._parts, found, turn)
             new = f"ses-{secrets.token_hex(8)}"
             other = await self.add_session(new, found.options, parent=session)
             try:
-                await fill_branch(self._parts, found, other, turn)
+                await fill_branch(self._parts, found, other, run)
             except BaseException:
                 await self.destroy(new)
                 raise

@@ -11,17 +11,20 @@ from crucible.agent.parts import Parts
 from crucible.agent.session import Session
 from crucible.agent.transcripts import find_retractions, is_retracted
 from crucible.agent.workplace import Rewinds
-from crucible.errors import TurnCompacted, TurnMissing
+from crucible.errors import TurnCompacted, TurnMissing, TurnResumed
 
+_MOST_TURNS = 10_000
 SANDBOX_STAYS = (
     "The sandbox stays as it is: what the turns that were taken back did in it is still there."
 )
 
 
 async def retract(parts: Parts, session: Session, turn: int) -> tuple[str, ...]:
-    """That turn and all after it. Returns what is to be told of it; raises TurnMissing or TurnCompacted."""
-    await find_turn(parts, session, turn)
-    at = position_of(session, turn)
+    """That turn and all after it. Returns what is to be told of it.
+
+    Raises TurnMissing, TurnResumed or TurnCompacted; then nothing has changed.
+    """
+    at = await find_prompt(parts, session, turn)
     record = session.record
     later = [one for one in record.moments if one.messages > at]
     await session.replace_messages(
@@ -39,6 +42,14 @@ async def retract(parts: Parts, session: Session, turn: int) -> tuple[str, ...]:
     return (SANDBOX_STAYS,) if record.place is not None else ()
 
 
+async def find_prompt(parts: Parts, session: Session, turn: int) -> int:
+    """The position of the message that it began with. Raises TurnMissing, TurnResumed or TurnCompacted."""
+    prompted = (await find_run(parts, session, turn))[0]
+    if prompted != turn:
+        raise TurnResumed(session.id, turn, prompted)
+    return _position_of(session, turn)
+
+
 async def find_turn(parts: Parts, session: Session, turn: int) -> Event:
     """The event that it began with. Raises TurnMissing for one that never was, or was taken back."""
     await session.write()
@@ -50,7 +61,23 @@ async def find_turn(parts: Parts, session: Session, turn: int) -> Event:
     return found[0]
 
 
-def position_of(session: Session, turn: int) -> int:
+async def find_run(parts: Parts, session: Session, turn: int) -> tuple[int, ...]:
+    """All turns that its prompt led to: the one that began with it, and those that went on with that one."""
+    await find_turn(parts, session, turn)
+    retractions = await find_retractions(parts.store, session.id)
+    found = await parts.store.marks(session.id, "turn-began", limit=_MOST_TURNS)
+    runs: list[list[int]] = []
+    for began in sorted(found, key=lambda one: one.number):
+        if is_retracted(began, retractions):
+            continue
+        if runs and began.data.get("resumed"):
+            runs[-1].append(began.turn)
+        else:
+            runs.append([began.turn])
+    return next((tuple(run) for run in runs if turn in run), (turn,))
+
+
+def _position_of(session: Session, turn: int) -> int:
     """Of the message that the turn began with. Raises TurnCompacted where that is no more."""
     for at, message in enumerate(session.messages):
         if _prompt_of(message) == turn and not _is_left_over(session.messages, at):
@@ -58,12 +85,12 @@ def position_of(session: Session, turn: int) -> int:
     raise TurnCompacted(session.id, turn)
 
 
-def end_of(session: Session, turn: int) -> int:
-    """How many messages there were when the turn had ended. Raises TurnCompacted."""
-    later = (at for at, one in enumerate(session.messages) if _prompt_of(one) > turn)
+def end_of(session: Session, run: tuple[int, ...]) -> int:
+    """How many messages there were when the last turn of a run had ended. Raises TurnCompacted."""
+    later = (at for at, one in enumerate(session.messages) if _prompt_of(one) > run[-1])
     end = next(later, len(session.messages))
-    if turn < session.record.turns:
-        position_of(session, turn)
+    if run[-1] < session.record.turns:
+        _position_of(session, run[0])
     return end
 
 

@@ -137,6 +137,18 @@ class TurnCompacted(AgentError, Refused):
         )
 
 
+class TurnResumed(AgentError, Refused):
+    """A turn without a prompt of its own: it went on with what an earlier one had left."""
+
+    code = "turn-resumed"
+
+    def __init__(self, session: str, turn: int, prompted: int) -> None:
+        super().__init__(
+            f"Turn {turn} of session {session!r} has no prompt of its own: it went on with turn {prompted}",
+            hint=f"Edit turn {prompted}",
+        )
+
+
 class ArtifactMissing(AgentError, Refused):
     """Nothing of that name was handed over in this session."""
 

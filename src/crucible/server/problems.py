@@ -56,6 +56,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.StepMissing, 404),
     (errors.TurnMissing, 404),
     (errors.TurnCompacted, 409),
+    (errors.TurnResumed, 409),
     (errors.ArtifactMissing, 404),
     (errors.ArtifactErased, 410),
     (errors.RunMissing, 404),

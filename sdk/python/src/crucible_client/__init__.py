@@ -8,10 +8,12 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 from crucible_client import errors
+from crucible_client._async.chat import AsyncChat
 from crucible_client._async.client import AsyncClient
 from crucible_client._async.commands import AsyncCommand
 from crucible_client._async.sandbox import AsyncSandbox
 from crucible_client._async.session import AsyncSession
+from crucible_client._sync.chat import Chat
 from crucible_client._sync.client import Client
 from crucible_client._sync.commands import Command
 from crucible_client._sync.sandbox import Sandbox
@@ -27,6 +29,14 @@ from crucible_client.agent import (
     ToolCall,
     TurnEvent,
     Usage,
+)
+from crucible_client.conversations import (
+    Applied,
+    Artifact,
+    ConversationInfo,
+    RefusedChange,
+    Transcript,
+    Upload,
 )
 from crucible_client.errors import CrucibleError
 from crucible_client.execution import CodeError, CodeResult, Context, Execution
@@ -47,13 +57,17 @@ from crucible_client.values import FileChange, FileEntry, SandboxInfo, Snapshot
 __all__ = [
     "Address",
     "Answer",
+    "Applied",
     "Approval",
+    "Artifact",
+    "AsyncChat",
     "AsyncClient",
     "AsyncCommand",
     "AsyncSandbox",
     "AsyncSession",
     "Budget",
     "BudgetLimit",
+    "Chat",
     "Client",
     "CodeError",
     "CodeResult",
@@ -61,6 +75,7 @@ __all__ = [
     "CommandInfo",
     "Context",
     "ContextUsage",
+    "ConversationInfo",
     "CrucibleError",
     "Execution",
     "Exit",
@@ -68,6 +83,7 @@ __all__ = [
     "FileChange",
     "FileEntry",
     "Output",
+    "RefusedChange",
     "Remembered",
     "Replay",
     "Result",
@@ -82,7 +98,9 @@ __all__ = [
     "Snapshot",
     "Summary",
     "ToolCall",
+    "Transcript",
     "TurnEvent",
+    "Upload",
     "Usage",
     "Verdict",
     "errors",

@@ -957,6 +957,12 @@ class TurnMissing(AgentError):
     code = "turn-missing"
 
 
+class TurnResumed(AgentError):
+    """A turn without a prompt of its own: it went on with what an earlier one had left."""
+
+    code = "turn-resumed"
+
+
 class UnknownModel(ModelError):
     """The provider has no model of that name, or not for this key."""
 

@@ -100,7 +100,7 @@ async def branch(id: Id, asked: BranchWanted, domain: TheDomain) -> Conversation
     engine = await domain.engine.get()
     facts = await engine.branch_turn(id, asked.turn)
     try:
-        made = await conversations_of(engine).branched(id, facts.id, asked.turn)
+        made = await conversations_of(engine).branched(id, facts.id, facts.turns)
     except BaseException:
         await finish(engine.destroy(facts.id))
         raise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 from urllib.parse import quote
 
+from crucible_client._async.chat import AsyncChat
 from crucible_client._async.commands import (
     USUAL_OUTPUT_BYTES,
     USUAL_TIMEOUT_S,
@@ -15,13 +17,16 @@ from crucible_client._async.commands import (
     described,
     with_input,
 )
+from crucible_client._async.conversations import SANDBOX_S, AsyncConversations
 from crucible_client._async.http import AsyncHttp
 from crucible_client._async.memory import AsyncMemory
 from crucible_client._async.runs import AsyncRuns
 from crucible_client._async.session import AsyncSession
+from crucible_client._async.uploading import send_file
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
-from crucible_client.agent import Approval, Replay, SessionInfo, SessionOptions
+from crucible_client.agent import Approval, Intent, Replay, SessionInfo, SessionOptions
+from crucible_client.conversations import Upload, upload_ids
 from crucible_client.reading import Reader
 from crucible_client.records import Budget
 from crucible_client.results import Result
@@ -50,6 +55,7 @@ class AsyncClient:
         self.http = AsyncHttp(self._address, timeout_s=timeout_s)
         self.runs = AsyncRuns(self.http)
         self.memory = AsyncMemory(self.http)
+        self.conversations = AsyncConversations(self.http)
 
     @property
     def url(self) -> str:
@@ -125,6 +131,40 @@ class AsyncClient:
 
     async def sessions(self) -> list[SessionInfo]:
         return [SessionInfo.read(one) for one in await self.http.pages("/sessions")]
+
+    async def chat(
+        self,
+        prompt: str,
+        *,
+        conversation: str | None = None,
+        attachments: Sequence[Upload | str] = (),
+        intent: Intent | None = None,
+        **options: Unpack[SessionOptions],
+    ) -> AsyncChat:
+        """A turn in a conversation, or in a new one that is made as the options say.
+
+        It has begun, with the attachments in `/workspace`, when this returns; it goes on if nobody follows it.
+        """
+        asked = {
+            "conversation": conversation,
+            "prompt": prompt,
+            "attachments": upload_ids(attachments),
+            "intent": intent,
+            "options": dict(options) or None,
+        }
+        told = await self.http.call("POST", "/chat", json=asked, is_keyed=True, timeout_s=SANDBOX_S)
+        return AsyncChat(self.http, told)
+
+    async def upload(
+        self, source: str | os.PathLike[str] | bytes, *, name: str | None = None
+    ) -> Upload:
+        """A file by its path, or bytes with a name, for `attachments`. It is gone after a day if no prompt uses it."""
+        return await send_file(self.http, source, name)
+
+    async def remove_upload(self, upload: Upload | str) -> None:
+        """What a prompt has put into a sandbox stays there."""
+        (id,) = upload_ids([upload])
+        await self.http.call("DELETE", f"/upload/{quote(id, safe='')}")
 
     async def replay(self, run: str) -> Replay:
         """Runs a recorded session again in a fresh sandbox, with the recorded answers of its model."""

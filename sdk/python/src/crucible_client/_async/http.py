@@ -70,11 +70,14 @@ class AsyncHttp:
         json: Any = None,
         params: Mapping[str, Any] | None = None,
         content: Content | None = None,
+        content_type: str | None = None,
         is_keyed: bool = False,
         timeout_s: float | None = None,
     ) -> Any:
         """The answer's JSON, or None if it has none. `is_keyed`: the server does it once, however often it is sent."""
         headers = {"Idempotency-Key": secrets.token_hex(16)} if is_keyed else {}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
         request = self._request(method, path, json, params, content, headers, timeout_s)
         is_safe = method in _SAFE or is_keyed
         for attempt in range(1, TRIES + 1):

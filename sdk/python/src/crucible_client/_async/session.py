@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
 
-from crucible_client._async.http import TRIES, AsyncHttp
-from crucible_client._async.waiting import finish, sleep
+from crucible_client._async.chat import follow
+from crucible_client._async.http import AsyncHttp
+from crucible_client._async.waiting import finish
 from crucible_client.agent import (
-    LAST,
     Answer,
     Approval,
     ContextUsage,
@@ -24,7 +24,7 @@ from crucible_client.agent import (
     made_of,
     schema_of,
 )
-from crucible_client.errors import ConnectionLost, SessionMissing
+from crucible_client.errors import SessionMissing
 from crucible_client.reading import Reader
 from crucible_client.records import Budget
 
@@ -195,23 +195,7 @@ class AsyncSession:
         return Answer.read(told)
 
     async def _turn(self, path: str, asked: dict[str, Any]) -> AsyncGenerator[TurnEvent]:
-        following = self._http.events("POST", self._path + path, json=asked)
-        seen: TurnEvent | None = None
-        attempt = 0
-        while True:
-            try:
-                async with aclosing(following) as events:
-                    async for event in events:
-                        seen, attempt = TurnEvent.read(event), 0
-                        yield seen
-                        if seen.kind == LAST:
-                            return
-                raise ConnectionLost("The server ended its answer before the turn had ended")
-            except ConnectionLost:
-                attempt += 1
-                if seen is None or attempt > TRIES:
-                    raise
-                await sleep(0.2 * attempt)
-            following = self._http.events(
-                "GET", f"{self._path}/events", params={"turn": seen.turn}, last=str(seen.number)
-            )
+        first = self._http.events("POST", self._path + path, json=asked)
+        async with aclosing(follow(self._http, self._path, first)) as events:
+            async for event in events:
+                yield event

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 from urllib.parse import quote
 
+from crucible_client._sync.chat import Chat
 from crucible_client._sync.commands import (
     USUAL_OUTPUT_BYTES,
     USUAL_TIMEOUT_S,
@@ -17,13 +19,16 @@ from crucible_client._sync.commands import (
     described,
     with_input,
 )
+from crucible_client._sync.conversations import SANDBOX_S, Conversations
 from crucible_client._sync.http import Http
 from crucible_client._sync.memory import Memory
 from crucible_client._sync.runs import Runs
 from crucible_client._sync.session import Session
+from crucible_client._sync.uploading import send_file
 from crucible_client._sync.waiting import Told
 from crucible_client.address import Address, find_address
-from crucible_client.agent import Approval, Replay, SessionInfo, SessionOptions
+from crucible_client.agent import Approval, Intent, Replay, SessionInfo, SessionOptions
+from crucible_client.conversations import Upload, upload_ids
 from crucible_client.reading import Reader
 from crucible_client.records import Budget
 from crucible_client.results import Result
@@ -52,6 +57,7 @@ class Client:
         self.http = Http(self._address, timeout_s=timeout_s)
         self.runs = Runs(self.http)
         self.memory = Memory(self.http)
+        self.conversations = Conversations(self.http)
 
     @property
     def url(self) -> str:
@@ -127,6 +133,38 @@ class Client:
 
     def sessions(self) -> list[SessionInfo]:
         return [SessionInfo.read(one) for one in self.http.pages("/sessions")]
+
+    def chat(
+        self,
+        prompt: str,
+        *,
+        conversation: str | None = None,
+        attachments: Sequence[Upload | str] = (),
+        intent: Intent | None = None,
+        **options: Unpack[SessionOptions],
+    ) -> Chat:
+        """A turn in a conversation, or in a new one that is made as the options say.
+
+        It has begun, with the attachments in `/workspace`, when this returns; it goes on if nobody follows it.
+        """
+        asked = {
+            "conversation": conversation,
+            "prompt": prompt,
+            "attachments": upload_ids(attachments),
+            "intent": intent,
+            "options": dict(options) or None,
+        }
+        told = self.http.call("POST", "/chat", json=asked, is_keyed=True, timeout_s=SANDBOX_S)
+        return Chat(self.http, told)
+
+    def upload(self, source: str | os.PathLike[str] | bytes, *, name: str | None = None) -> Upload:
+        """A file by its path, or bytes with a name, for `attachments`. It is gone after a day if no prompt uses it."""
+        return send_file(self.http, source, name)
+
+    def remove_upload(self, upload: Upload | str) -> None:
+        """What a prompt has put into a sandbox stays there."""
+        (id,) = upload_ids([upload])
+        self.http.call("DELETE", f"/upload/{quote(id, safe='')}")
 
     def replay(self, run: str) -> Replay:
         """Runs a recorded session again in a fresh sandbox, with the recorded answers of its model."""

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
 
-from crucible_client._sync.http import TRIES, Http
-from crucible_client._sync.waiting import finish, sleep
+from crucible_client._sync.chat import follow
+from crucible_client._sync.http import Http
+from crucible_client._sync.waiting import finish
 from crucible_client.agent import (
-    LAST,
     Answer,
     Approval,
     ContextUsage,
@@ -26,7 +26,7 @@ from crucible_client.agent import (
     made_of,
     schema_of,
 )
-from crucible_client.errors import ConnectionLost, SessionMissing
+from crucible_client.errors import SessionMissing
 from crucible_client.reading import Reader
 from crucible_client.records import Budget
 
@@ -195,23 +195,7 @@ class Session:
         return Answer.read(told)
 
     def _turn(self, path: str, asked: dict[str, Any]) -> Generator[TurnEvent]:
-        following = self._http.events("POST", self._path + path, json=asked)
-        seen: TurnEvent | None = None
-        attempt = 0
-        while True:
-            try:
-                with closing(following) as events:
-                    for event in events:
-                        seen, attempt = TurnEvent.read(event), 0
-                        yield seen
-                        if seen.kind == LAST:
-                            return
-                raise ConnectionLost("The server ended its answer before the turn had ended")
-            except ConnectionLost:
-                attempt += 1
-                if seen is None or attempt > TRIES:
-                    raise
-                sleep(0.2 * attempt)
-            following = self._http.events(
-                "GET", f"{self._path}/events", params={"turn": seen.turn}, last=str(seen.number)
-            )
+        first = self._http.events("POST", self._path + path, json=asked)
+        with closing(follow(self._http, self._path, first)) as events:
+            for event in events:
+                yield event
