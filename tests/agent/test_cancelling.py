@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.agent.scenes import Say, call, run, scene
 
+from crucible.agent.lanes import LaneLimits
 from crucible.agent.messages import AssistantMessage, ToolMessage
 
 
@@ -80,7 +81,7 @@ def test_a_cancel_does_not_wait_behind_queued_generations(tmp_path: Path) -> Non
     async def play() -> None:
         never = asyncio.Event()
         lines = [Say(text="x", before=never) for _ in range(50)]
-        async with scene(tmp_path, *lines) as stage:
+        async with scene(tmp_path, *lines, lane_limits=LaneLimits(generate=16)) as stage:
             sessions = [await stage.session() for _ in range(50)]
             turns = [await stage.engine.begin(one.id, "hello") for one in sessions]
             while True:

@@ -15,9 +15,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from crucible.errors import RouteMissing
 from crucible.server.auth import ANYBODY
 from crucible.server.callers import Caller
 from crucible.server.domain import Domain
+from crucible.server.problems import problem
 from crucible.server.wire import Wire
 from crucible.values import dataclass, replace
 
@@ -83,7 +85,8 @@ class Pages:
         if not files:
             return HTMLResponse(_NOT_BUILT, status_code=503, headers=_headers(_INDEX))
         if name not in files:
-            return Response("There is no such file\n", 404, media_type="text/plain")
+            known = request.scope.get("state", {}).get("request_id", "")
+            return problem(RouteMissing(), known)
         file = files[name]
         headers = {**_headers(name), "ETag": file.tag}
         encoding = _encoding(request, file)
