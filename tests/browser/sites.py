@@ -33,6 +33,7 @@ FLAGS = (
     "--disable-dev-shm-usage",
 )
 PATIENCE_MS = 120_000
+_SETS = re.compile("^CRUCIBLE|^LLM_|_API_KEY$")
 _LINK = re.compile(r"http\S+/enter#\S+")
 _ADDRESS = re.compile(r"Serving on (http\S+) and")
 
@@ -65,17 +66,16 @@ class Site:
 
 
 @contextmanager
-def served(home: Path, script: Mapping[str, Any], *options: str, **more: str) -> Iterator[Site]:
-    """`crucible serve` at any free port, with a model that says what the script has."""
-    written = home / "script.json"
-    written.write_text(json.dumps(script))
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("CRUCIBLE")},
-        "CRUCIBLE_HOME": str(home),
-        "LLM_PROVIDER": "scripted",
-        "LLM_MODEL": str(written),
-        **more,
-    }
+def served(
+    home: Path, script: Mapping[str, Any] | None, *options: str, **more: str
+) -> Iterator[Site]:
+    """`crucible serve` at any free port, with a model that says what the script has, or as a first visit finds it."""
+    environment = {name: value for name, value in os.environ.items() if not _SETS.search(name)}
+    environment |= {"CRUCIBLE_HOME": str(home), **more}
+    if script is not None:
+        written = home / "script.json"
+        written.write_text(json.dumps(script))
+        environment |= {"LLM_PROVIDER": "scripted", "LLM_MODEL": str(written)}
     command = [CRUCIBLE, "serve", "--port", "0", *options]
     with subprocess.Popen(
         command,
@@ -135,6 +135,15 @@ def _fault(site: Site, words: str) -> None:
 def enter(page: Page, site: Site) -> None:
     page.goto(site.link())
     page.get_by_role("textbox", name="Message").wait_for()
+
+
+def say(page: Page, words: str) -> None:
+    page.get_by_role("textbox", name="Message").fill(words)
+    page.get_by_role("button", name="Send").click()
+
+
+def is_over(page: Page) -> None:
+    page.get_by_role("button", name="Send").wait_for()
 
 
 def keep(page: Page, name: str) -> None:

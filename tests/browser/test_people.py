@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.browser.sites import Site, browsing, check_accessible, keep, served
+from tests.browser.sites import Site, browsing, check_accessible, keep, say, served
 
 SCRIPT = {
     "answers": [
@@ -34,11 +34,6 @@ def sign_up(page: Page, site: Site, name: str) -> None:
     page.get_by_label("Password again").fill(PASSWORD)
     page.get_by_role("button", name="Sign up").click()
     page.get_by_role("textbox", name="Message").wait_for()
-
-
-def say(page: Page, words: str) -> None:
-    page.get_by_role("textbox", name="Message").fill(words)
-    page.get_by_role("button", name="Send").click()
 
 
 def test_two_people_see_each_their_own(browser: Browser, site: Site) -> None:

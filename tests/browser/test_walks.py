@@ -14,7 +14,9 @@ from tests.browser.sites import (
     browsing,
     check_accessible,
     enter,
+    is_over,
     keep,
+    say,
     served,
     watched,
 )
@@ -70,6 +72,9 @@ SCRIPT = {
         {"when": "run something risky", "calls": [call("bash", command="echo did run; rm -rf /tmp/x")]},
         {"when": "did run", "text": "It was done."},
         {"when": "did not approve", "text": "Then I leave it."},
+        {"when": "write two files", "calls": [call("bash", command="echo 1 > one; echo step-one")]},
+        {"when": "step-one", "calls": [call("bash", command="echo 2 > two; echo step-two")]},
+        {"when": "step-two", "text": "Both are written."},
         {"when": "wait for long", "calls": [call("bash", command="echo begun; sleep 6007")]},
         {"when": "count slowly", "text": " ".join(f"n{n}" for n in range(300)), "piece": 8, "delay_s": 0.02},
         {"when": "say evil things", "text": EVIL_WORDS},
@@ -105,15 +110,6 @@ def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterat
         enter(found, site)
         yield found
         keep(found, f"end-of-{request.node.name}")
-
-
-def say(page: Page, words: str) -> None:
-    page.get_by_role("textbox", name="Message").fill(words)
-    page.get_by_role("button", name="Send").click()
-
-
-def is_over(page: Page) -> None:
-    page.get_by_role("button", name="Send").wait_for()
 
 
 def test_from_the_settings_to_a_chart_of_a_file_that_can_be_touched(page: Page) -> None:
@@ -169,6 +165,19 @@ def test_it_can_be_stopped_in_the_middle_of_a_command(page: Page, site: Site) ->
     name = re.findall(r"^\S*(agent-\S+)", site.crucible("list"), re.MULTILINE)[-1]
     programs = ("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert "sleep 6007" not in site.crucible("exec", name, *programs)
+
+
+def test_what_a_step_did_is_taken_back_by_going_to_before_it(page: Page, site: Site) -> None:
+    page.get_by_role("switch", name="Keep steps").click()
+    say(page, "write two files")
+    page.get_by_text("Both are written.").wait_for()
+    is_over(page)
+    keep(page, "chat-steps")
+    page.get_by_role("button", name="Rewind to here").last.click()
+    page.get_by_text(re.compile("^Taken back")).first.wait_for()
+    expect(page.get_by_role("button", name="Rewind to here")).to_have_count(1)
+    told = page.request.get(page.url.replace("/c/", "/api/v1/sessions/")).json()
+    assert site.crucible("exec", told["place"]["name"], "ls", "/workspace").split() == ["one"]
 
 
 def test_a_page_that_is_loaded_again_and_a_second_one_miss_nothing(page: Page, site: Site) -> None:

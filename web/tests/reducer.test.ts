@@ -130,15 +130,35 @@ describe("turns that are taken back", () => {
   it("marks what a rewind undid and says so", () => {
     const chat = live([
       [1, "turn-began", { prompt: "go" }],
-      [1, "checkpoint", { step: 1, kept: 1 }],
+      [1, "text", { text: "I begin." }],
       [1, "call", { call: "a", tool: "bash", state: "asked" }],
-      [1, "checkpoint", { step: 2, kept: 2 }],
+      [1, "checkpoint", { step: 1, kept: 1 }],
+      [1, "call", { call: "a", tool: "bash", state: "running" }],
+      [1, "result", { call: "a", tool: "bash", text: "a" }],
+      [1, "text", { text: "I go on." }],
       [1, "call", { call: "b", tool: "bash", state: "asked" }],
-      [1, "rewound", { steps: 1, next_step: 2 }],
+      [1, "checkpoint", { step: 2, kept: 2 }],
+      [1, "call", { call: "b", tool: "bash", state: "running" }],
+      [1, "result", { call: "b", tool: "bash", text: "b" }],
+      [1, "turn-ended", { end: "done" }],
+      [2, "turn-began", { prompt: "thanks" }],
+      [2, "text", { text: "You are welcome." }],
+      [2, "turn-ended", { end: "done" }],
+      [2, "rewound", { steps: 1, next_step: 2 }],
     ]);
-    const undone = chat.turns[0]?.parts.filter((part) => part.isUndone).map((part) => part.key);
-    expect(undone).toEqual(["checkpoint-4", "call-5"]);
-    expect(chat.turns[0]?.parts.at(-1)?.kind).toBe("notice");
+    const [first, second] = chat.turns.map((turn) =>
+      turn.parts.map((part) => `${part.kind}${part.isUndone ? " undone" : ""}`),
+    );
+    // A step's mark stands before all that goes with it.
+    expect(first).toEqual([
+      "checkpoint",
+      "text",
+      "call",
+      "checkpoint undone",
+      "text undone",
+      "call undone",
+    ]);
+    expect(second).toEqual(["text undone", "notice"]);
   });
 });
 

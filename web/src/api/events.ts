@@ -8,27 +8,44 @@ export interface ServerEvent {
   data: unknown;
 }
 
-/** One stream, to its end. Throws `Problem`. */
+/** Several of the server's beats: who is silent for longer is gone. */
+const LONGEST_SILENCE_MS = 60_000;
+
+/** One stream, to its end. Throws `Problem`, and TypeError where the connection is lost. */
 export async function* events(
   path: string,
-  ask: Ask & { method?: string } = {},
+  ask: Ask & { method?: string; onOpen?: () => void } = {},
 ): AsyncGenerator<ServerEvent> {
-  const { method = "GET", ...rest } = ask;
+  const { method = "GET", onOpen, ...rest } = ask;
   const headers = { ...rest.headers, Accept: "text/event-stream" };
   const response = await send(method, path, { ...rest, headers });
+  onOpen?.();
   if (!response.body) return;
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   const parser = new EventParser();
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await unlessLost(reader.read());
       if (done) return;
       yield* parser.feed(decoder.decode(value, { stream: true }));
     }
   } finally {
     reader.cancel().catch(() => {});
   }
+}
+
+/** A connection whose other end went without a word stays open for the browser, for hours. */
+function unlessLost<T>(next: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const lost = () => reject(new TypeError("The connection is lost"));
+    const timer = setTimeout(lost, LONGEST_SILENCE_MS);
+    window.addEventListener("offline", lost);
+    next.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      window.removeEventListener("offline", lost);
+    });
+  });
 }
 
 /** Fed with text as it comes, in whatever pieces. */

@@ -54,14 +54,17 @@ export function Composer({
   }, [text]);
   useEffect(() => {
     const press = (event: globalThis.KeyboardEvent) => {
-      if (event.key === "/" && !isTyping(event.target)) {
+      // A key that closes a menu or a dialog is meant for that alone.
+      if (isTyping(event.target) || document.querySelector("[role=dialog], [role=menu]")) return;
+      if (event.key === "/") {
         event.preventDefault();
         area.current?.focus();
-      }
+      } else if (event.key === "Escape" && isBusy) onStop();
     };
-    window.addEventListener("keydown", press);
-    return () => window.removeEventListener("keydown", press);
-  }, []);
+    // Before the menu is closed by it.
+    window.addEventListener("keydown", press, true);
+    return () => window.removeEventListener("keydown", press, true);
+  }, [isBusy, onStop]);
 
   const press = (event: KeyboardEvent) => {
     if (event.key === "Escape" && isBusy) {

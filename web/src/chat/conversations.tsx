@@ -12,6 +12,7 @@ import { toastProblem } from "@/ui/toast";
 import {
   type Conversation,
   deleteConversation,
+  forgetConversations,
   loadConversations,
   loadMoreConversations,
   pinConversation,
@@ -31,6 +32,7 @@ export function Conversations() {
     const timer = setTimeout(() => void loadConversations(query), query ? 200 : 0);
     return () => clearTimeout(timer);
   }, [query]);
+  useEffect(() => forgetConversations, []);
   useEffect(() => {
     const look = () => document.visibilityState === "visible" && void loadConversations();
     const timer = setInterval(look, LOOK_AGAIN_MS);

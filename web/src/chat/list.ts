@@ -31,7 +31,8 @@ interface Listed {
 }
 
 const PAGE = 40;
-let listed: Listed = { items: [], next: null, query: "", isLoading: true, problem: null };
+const UNKNOWN: Listed = { items: [], next: null, query: "", isLoading: true, problem: null };
+let listed = UNKNOWN;
 let asked = 0;
 const listeners = new Set<() => void>();
 
@@ -43,6 +44,12 @@ export function useConversations(): Listed {
     },
     () => listed,
   );
+}
+
+/** Whoever comes next sees nothing of it. */
+export function forgetConversations(): void {
+  asked += 1;
+  become(UNKNOWN);
 }
 
 /** Asks anew from the beginning. An answer to an older question is dropped. */

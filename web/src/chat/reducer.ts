@@ -114,11 +114,7 @@ function within(turn: Turn, event: ChatEvent): Turn {
     case "artifact":
       return withArtifact(turn, event, artifact(data));
     case "checkpoint":
-      return add(turn, event, {
-        kind: "checkpoint",
-        checkpointStep: number(data.step),
-        kept: number(data.kept),
-      });
+      return withCheckpoint(turn, event);
     case "recalled":
     case "remembered": {
       const facts = told(data.facts);
@@ -217,6 +213,23 @@ function add(turn: Turn, event: ChatEvent, part: Fresh): Turn {
 function stepOf(turn: Turn): number {
   const last = turn.parts.findLast((part) => part.kind === "checkpoint");
   return last?.kind === "checkpoint" ? last.checkpointStep : 0;
+}
+
+/** It is taken once the words and calls of its step are known, and before they count: so it stands before them. */
+function withCheckpoint(turn: Turn, event: ChatEvent): Turn {
+  const step = number(event.data.step);
+  const from = turn.parts.findLastIndex((part) => !isOfNextStep(part)) + 1;
+  const before = { ...turn, parts: turn.parts.slice(0, from) };
+  const kept = number(event.data.kept);
+  const marked = add(before, event, { kind: "checkpoint", checkpointStep: step, kept });
+  const after = turn.parts.slice(from).map((part) => ({ ...part, step }));
+  return { ...marked, parts: [...marked.parts, ...after] };
+}
+
+function isOfNextStep(part: Part): boolean {
+  if (part.isUndone) return false;
+  if (part.kind === "call") return part.call.state === "coming" || part.call.state === "asked";
+  return part.kind === "text" || part.kind === "thinking";
 }
 
 function grown(turn: Turn, event: ChatEvent, kind: "text" | "thinking"): Turn {
@@ -357,16 +370,14 @@ function lastWord(turn: Turn, event: ChatEvent): Turn {
 
 function rewound(chat: Chat, event: ChatEvent): Chat {
   const next = number(event.data.next_step);
-  const turns = chat.turns.map((turn) =>
-    turn.parts.some((part) => isAfter(part, next))
-      ? {
-          ...turn,
-          parts: turn.parts.map((part) =>
-            isAfter(part, next) ? { ...part, isUndone: true } : part,
-          ),
-        }
-      : turn,
-  );
+  const first = chat.turns.findIndex((turn) => turn.parts.some((part) => isAfter(part, next)));
+  const turns = chat.turns.map((turn, at) => {
+    if (first < 0 || at < first) return turn;
+    const parts = turn.parts.map((part) =>
+      at > first || isAfter(part, next) ? { ...part, isUndone: true } : part,
+    );
+    return { ...turn, parts };
+  });
   return inTurn({ ...chat, turns }, event, (turn) =>
     add(turn, event, {
       kind: "notice",

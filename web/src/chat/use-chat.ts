@@ -107,9 +107,9 @@ async function keepUp(
   while (!signal.aborted) {
     try {
       const query = { after: current.current.last };
-      for await (const told of stream(`/sessions/${id}/events`, { query, signal })) {
+      const onOpen = () => setLive(true);
+      for await (const told of stream(`/sessions/${id}/events`, { query, signal, onOpen })) {
         failures = 0;
-        setLive(true);
         if (told.kind === "error") throw new TypeError("The stream ended early");
         const event = fromStream(told.kind, told.id, told.data);
         if (!event) continue;

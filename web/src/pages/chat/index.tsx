@@ -9,6 +9,7 @@ import {
 } from "react";
 import { get, patch, post } from "@/api/client";
 import { useLoad } from "@/api/load";
+import { useUser } from "@/api/session";
 import { artifactAddress } from "@/chat/artifact-view";
 import { type Attaching, useAttachments } from "@/chat/attachments";
 import { Composer } from "@/chat/composer";
@@ -27,7 +28,7 @@ import { TurnView } from "@/chat/turn-view";
 import type { Chat } from "@/chat/turns";
 import { useChat } from "@/chat/use-chat";
 import { Welcome } from "@/chat/welcome";
-import { PAGES, type PageProps } from "@/pages";
+import type { PageProps } from "@/pages";
 import { Link, navigate } from "@/router";
 import { Button } from "@/ui/button";
 import { Icon, Spinner } from "@/ui/icons";
@@ -387,7 +388,6 @@ function useFollowing(box: RefObject<HTMLDivElement | null>, chat: Chat, pending
 }
 
 function EmbeddedBanner() {
-  const hasSettings = PAGES.some((page) => page.paths.some((path) => path.startsWith("/settings")));
   return (
     <aside
       aria-label="About this model"
@@ -397,16 +397,12 @@ function EmbeddedBanner() {
       <p className="min-w-0">
         This is a very small model that runs on this machine without a key: good to try things out,
         often wrong.{" "}
-        {hasSettings ? (
-          <Link
-            href="/settings"
-            className="whitespace-nowrap text-accent underline underline-offset-2"
-          >
-            Add a key for a better one
-          </Link>
-        ) : (
-          "Start the server with a provider's key in its environment for a better one."
-        )}
+        <Link
+          href="/settings/models"
+          className="whitespace-nowrap text-accent underline underline-offset-2"
+        >
+          Add a key for a better one
+        </Link>
       </p>
     </aside>
   );
@@ -466,9 +462,9 @@ function useKept<T>(data: T | undefined): T | undefined {
   return data ?? kept;
 }
 
-/** What was written and not sent outlives a reload. */
+/** What was written and not sent outlives a reload, for who wrote it. */
 function useDraft(place: string): [string, (text: string) => void] {
-  const key = `crucible-draft-${place}`;
+  const key = `crucible-draft-${useUser()?.id ?? ""}-${place}`;
   const [text, setText] = useState(() => sessionStorage.getItem(key) ?? "");
   const change = useCallback(
     (next: string) => {
