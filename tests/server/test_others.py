@@ -134,15 +134,18 @@ class Victim:
         return json.dumps(told, sort_keys=True)
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "MEMORY_KIB", 8 * passwords.LANES)
-    monkeypatch.setattr(passwords, "PASSES", 1)
+@pytest.fixture(scope="module", autouse=True)
+def _quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passwords, "MEMORY_KIB", 8 * passwords.LANES)
+        patch.setattr(passwords, "PASSES", 1)
+        yield
 
 
-@pytest.fixture
-def victim(run: Run, tmp_path: Path) -> Iterator[Victim]:
-    context = _victim(tmp_path)
+@pytest.fixture(scope="module")
+def victim(run: Run, tmp_path_factory: pytest.TempPathFactory, _quick: None) -> Iterator[Victim]:
+    """One for all: whatever another does must leave everything as it was."""
+    context = _victim(tmp_path_factory.mktemp("victim"))
     yield run(context.__aenter__())
     run(context.__aexit__(None, None, None))
 
