@@ -32,6 +32,7 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
 )
+PASSWORD = "correct horse battery staple"
 PATIENCE_MS = 120_000
 _SETS = re.compile("^CRUCIBLE|^LLM_|_API_KEY$")
 _LINK = re.compile(r"http\S+/enter#\S+")
@@ -130,6 +131,15 @@ def _fault(site: Site, words: str) -> None:
     # What is in a frame tries what it may not, and is told so.
     if 'a frame with origin "null"' not in words:
         site.faults.append(words)
+
+
+def sign_up(page: Page, site: Site, name: str) -> None:
+    page.goto(f"{site.url}/sign-up")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_label("Password again").fill(PASSWORD)
+    page.get_by_role("button", name="Sign up").click()
+    page.get_by_role("textbox", name="Message").wait_for()
 
 
 def enter(page: Page, site: Site) -> None:

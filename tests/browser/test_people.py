@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from tests.browser.sites import Site, browsing, check_accessible, keep, say, served
+from playwright.sync_api import Browser, expect
+from tests.browser.sites import Site, browsing, check_accessible, keep, say, served, sign_up
 
 SCRIPT = {
     "answers": [
@@ -16,7 +16,6 @@ SCRIPT = {
         {"when": "(?i)hello", "text": "Good day to you."},
     ]
 }
-PASSWORD = "correct horse battery staple"
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +24,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with served(home, SCRIPT, "--accounts", CRUCIBLE_SIGNUP="open") as found:
         yield found
     assert not found.faults, "\n".join(found.faults)
-
-
-def sign_up(page: Page, site: Site, name: str) -> None:
-    page.goto(f"{site.url}/sign-up")
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_label("Password again").fill(PASSWORD)
-    page.get_by_role("button", name="Sign up").click()
-    page.get_by_role("textbox", name="Message").wait_for()
 
 
 def test_two_people_see_each_their_own(browser: Browser, site: Site) -> None:

@@ -18,6 +18,7 @@ from tests.browser.sites import (
     keep,
     say,
     served,
+    sign_up,
     watched,
 )
 from tests.conftest import own_home
@@ -112,7 +113,21 @@ def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterat
         keep(found, f"end-of-{request.node.name}")
 
 
-def test_from_the_settings_to_a_chart_of_a_file_that_can_be_touched(page: Page) -> None:
+def test_from_signing_up_to_a_chart_of_a_file_that_can_be_touched(
+    browser: Browser, prepared_home: Path
+) -> None:
+    with own_home(prepared_home) as home, served(home, SCRIPT, "--accounts") as site:
+        with browsing(browser, site) as page:
+            sign_up(page, site, "ada")
+            walk_to_a_chart(page)
+            keep(page, "sign-up-to-chart")
+            page.get_by_role("button", name="More for this conversation").wait_for()
+        for name in re.findall(r"^\S*agent-\S+", site.crucible("list"), re.MULTILINE):
+            site.crucible("rm", "--force", name)
+    assert not site.faults, "\n".join(site.faults)
+
+
+def walk_to_a_chart(page: Page) -> None:
     page.get_by_role("link", name="Settings").click()
     expect(page.get_by_role("radio", name=re.compile("^Auto"))).to_be_checked()
     page.get_by_role("button", name="Test local microVM").click()

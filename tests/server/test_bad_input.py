@@ -310,3 +310,14 @@ def test_a_character_cut_in_two_is_told_whole(text: str, cuts: list[int]) -> Non
     assert "".join(one["text"] for one in shown) == data.decode()
     if data:
         assert f"id: {len(data)}.0" in told.decode()
+
+
+async def test_what_is_no_request_is_refused_in_the_words_of_all_refusals(bare: Server) -> None:
+    host, port = bare.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET / HTTP/9.9\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 30)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["code"] == "malformed-request"
+    writer.close()

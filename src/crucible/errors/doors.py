@@ -24,6 +24,12 @@ class MalformedBody(DoorError):
     code = "malformed-body"
 
 
+class MalformedRequest(DoorError):
+    """Bytes in which no request can be found."""
+
+    code = "malformed-request"
+
+
 class RouteMissing(DoorError):
     code = "route-missing"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Collection, Sequence
@@ -16,13 +17,14 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from crucible.errors import BadSetting, DoorTaken
+from crucible.errors import BadSetting, DoorTaken, MalformedRequest
 from crucible.server.access import LOOPBACK, Access, Mode, OidcSettings
 from crucible.server.app import build_app, own_wire
 from crucible.server.domain import Domain
 from crucible.server.doorway import E2bDomain
 from crucible.server.gate import Gate, Rules
 from crucible.server.journal import Journal
+from crucible.server.problems import MEDIA_TYPE, problem
 from crucible.server.tls import Certificate, TlsFiles
 from crucible.server.tracing import load_tracing
 from crucible.server.wire import Wire
@@ -218,6 +220,20 @@ class _Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._be_patient()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, or an address that is too long, is refused in the words of all other refusals."""
+        error = MalformedRequest("What was sent is no HTTP request, or its address is too long")
+        body = bytes(problem(error, secrets.token_hex(8)).body)
+        head = (
+            "HTTP/1.1 400 Bad Request\r\n"
+            f"content-type: {MEDIA_TYPE}\r\n"
+            f"content-length: {len(body)}\r\n"
+            "x-content-type-options: nosniff\r\n"
+            "connection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
     def _be_patient(self) -> None:
         if self._patience is not None:

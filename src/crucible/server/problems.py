@@ -32,6 +32,7 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.RouteMissing, 404),
     (errors.MethodRefused, 405),
     (errors.MalformedBody, 400),
+    (errors.MalformedRequest, 400),
     (errors.BadRequest, 422),
     (errors.ClientLeft, 499),
     (errors.KeyReused, 409),
