@@ -193,6 +193,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, room: SandboxRoom) -> None:
     for wish, error in (
         (SandboxWish(network="some"), BadSetting),
         (SandboxWish(memory_mib=1), BadSetting),
+        (SandboxWish(hosts=("example.org", "not a host")), BadSetting),
         (SandboxWish(directory=str(tmp_path / "none")), PathRefused),
     ):
         with pytest.raises(error):

@@ -11,6 +11,7 @@ from crucible.agent.options import SandboxWish, SessionOptions
 from crucible.agent.places.opening import SandboxRoom, Wanted, name_of
 from crucible.agent.places.sandbox import SandboxWorkplace
 from crucible.errors import BadSetting
+from crucible.network.rules import parse_rule
 from crucible.network.secrets import parse_secret
 from crucible.sandbox import seeding
 from crucible.sandbox.doors.secrets import bindings
@@ -35,6 +36,8 @@ class SandboxPlaces:
     def check(self, options: SessionOptions) -> None:
         """Raises BadSetting or PathRefused for what no sandbox can be."""
         spec_of(options.sandbox)
+        for text in options.sandbox.hosts:
+            parse_rule(text)
         for text in options.sandbox.secrets:
             parse_secret(text, self._environment)
         if options.sandbox.directory:
