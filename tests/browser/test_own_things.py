@@ -129,6 +129,7 @@ def test_settings_are_kept(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/settings/appearance")
     page.get_by_role("radio", name="Dark").check()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.get_by_text("Kept").first.wait_for()
     told = page.context.request.get(f"{site.url}/api/v1/settings").json()
     assert told["policy"]["deny"] == ["bash(rm -rf *)"]
     assert told["egress"]["hosts"] == ["example.org"]
