@@ -60,9 +60,10 @@ class Site:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            check=True,
+            check=False,
             timeout=240,
         )
+        assert done.returncode == 0, f"{words}: {done.stdout.decode(errors='replace')}"
         return done.stdout.decode()
 
 
