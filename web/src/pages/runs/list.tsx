@@ -7,6 +7,7 @@ import { PageHeader } from "@/shell/layout";
 import { Badge, type Tone } from "@/ui/badge";
 import { Bars, Shares } from "@/ui/bars";
 import { Button } from "@/ui/button";
+import { Figure } from "@/ui/figure";
 import { ago, count, duration, moment, usd } from "@/ui/format";
 import { EmptyState, ErrorState, Waiting } from "@/ui/states";
 import { type Column, DataTable } from "@/ui/table";
@@ -235,16 +236,6 @@ function Totals({ days, models, period }: { days: Total[]; models: Total[]; peri
 
 function tokensOf(total: Total): number {
   return total.tokens_in + total.tokens_out;
-}
-
-function Figure({ name, value, note = "" }: { name: string; value: string; note?: string }) {
-  return (
-    <div className="rounded-lg border bg-surface px-4 py-3">
-      <dt className="text-muted text-xs">{name}</dt>
-      <dd className="font-semibold text-lg tabular-nums">{value}</dd>
-      {note && <dd className="text-faint text-xs">{note}</dd>}
-    </div>
-  );
 }
 
 function Choice({

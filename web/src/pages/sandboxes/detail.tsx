@@ -4,6 +4,7 @@ import { useLoad } from "@/api/load";
 import { Link, navigate } from "@/router";
 import { PageHeader } from "@/shell/layout";
 import { Badge, IsolationBadge } from "@/ui/badge";
+import { Figure } from "@/ui/figure";
 import { ago, bytes, count, duration } from "@/ui/format";
 import { Icon } from "@/ui/icons";
 import { Boundary, EmptyState, ErrorState, Waiting } from "@/ui/states";
@@ -156,18 +157,6 @@ function Overview({ sandbox }: { sandbox: Sandbox }) {
             : "never"}
         </dd>
       </dl>
-    </div>
-  );
-}
-
-function Figure({ name, value, of = "" }: { name: string; value: string; of?: string }) {
-  return (
-    <div className="rounded-lg border bg-surface px-3 py-2.5">
-      <dt className="text-muted text-xs">{name}</dt>
-      <dd className="font-semibold tabular-nums">
-        {value}
-        {of && <span className="font-normal text-faint text-xs"> of {of}</span>}
-      </dd>
     </div>
   );
 }

@@ -1,6 +1,7 @@
 import { type FormEvent, useState } from "react";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
+import { Figure } from "@/ui/figure";
 import { count, duration, usd } from "@/ui/format";
 import { Section } from "./section";
 import { limitOf, useGiven } from "./settings";
@@ -71,14 +72,5 @@ export function Budgets() {
         </form>
       </Section>
     </>
-  );
-}
-
-function Figure({ name, value }: { name: string; value: string }) {
-  return (
-    <div className="rounded-lg border bg-surface px-3 py-2.5">
-      <dt className="text-muted text-xs">{name}</dt>
-      <dd className="font-semibold tabular-nums">{value}</dd>
-    </div>
   );
 }
