@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from functools import partial
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket
 from tests.server.conftest import until
 from tests.server.scripted import PlayedProcess, Staged, new_box
+
+from crucible.server.routes.terminals import open_terminal
 
 SPEAKING = {
     "agentkernel": ("/sandboxes/box/exec/stream", {"command": ["talk"]}),
@@ -83,3 +88,48 @@ async def test_a_sandbox_that_dies_during_a_call_is_told_on_every_wire(staged: S
 
 def has_stopped(staged: Staged, box: str) -> bool:
     return staged.domain.manager.records.find(box).state != "running"
+
+
+async def two_words(process: PlayedProcess) -> int:
+    await process.say(b"first")
+    await process.say(b"\r\n")
+    return await process.for_ever()
+
+
+class Leaver:
+    """One who leaves a terminal while something is told to it, as a server with much to do sees it: what it said
+    last is read after the telling failed."""
+
+    def __init__(self, *last_words: str) -> None:
+        self._said = [{"type": "websocket.receive", "text": word} for word in last_words]
+        self._has_gone = asyncio.Event()
+        start = {"type": "start", "argv": ["talk"]}
+        self._start = [
+            {"type": "websocket.connect"},
+            {"type": "websocket.receive", "text": json.dumps(start)},
+        ]
+
+    async def receive(self) -> dict[str, Any]:
+        if self._start:
+            return self._start.pop(0)
+        await self._has_gone.wait()
+        return self._said.pop(0) if self._said else {"type": "websocket.disconnect", "code": 1000}
+
+    async def send(self, message: Any) -> None:
+        if self._has_gone.is_set() or message.get("bytes") == b"\r\n":
+            self._has_gone.set()
+            raise OSError("the client is gone")
+
+
+@pytest.mark.parametrize(
+    "last_words, signals", [(['{"type": "detach"}'], []), ([], [1])], ids=["stays", "goes"]
+)
+async def test_what_a_caller_said_before_it_went_counts(
+    staged: Staged, last_words: list[str], signals: list[int]
+) -> None:
+    staged.backend.parts["talk"] = two_words
+    box = await new_box(staged)
+    leaver = Leaver(*last_words)
+    socket = WebSocket({"type": "websocket"}, leaver.receive, leaver.send)
+    await open_terminal(socket, box, staged.domain)
+    assert staged.process(box).signals == signals

@@ -26,6 +26,8 @@ async def told_until(socket: ClientConnection, words: bytes) -> bytes:
         message = await socket.recv()
         if isinstance(message, bytes):
             seen += message
+        elif json.loads(message)["type"] != "started":
+            raise AssertionError(f"{words!r} were not among {seen!r} before {message}")
     return seen
 
 

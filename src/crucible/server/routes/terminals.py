@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
 from pydantic import Field, TypeAdapter, ValidationError
+from starlette.websockets import WebSocketState
 
 from crucible.errors import BadRequest, CrucibleError
 from crucible.sandbox.execution import Execution
@@ -26,6 +27,7 @@ from crucible.server.tickets import LIFETIME_S
 router = APIRouter(prefix=PREFIX, tags=["terminals"])
 
 FIRST_S = 30.0
+LAST_WORDS_S = 5.0
 LARGEST_MESSAGE = 1 << 20
 
 
@@ -141,7 +143,8 @@ async def _conversation(socket: WebSocket) -> Any:
     await socket.accept()
     try:
         yield
-        await socket.close()
+        if socket.application_state is WebSocketState.CONNECTED:
+            await socket.close()
     except (WebSocketDisconnect, OSError, TimeoutError):
         return
     except CrucibleError as error:
@@ -168,6 +171,11 @@ async def _talk(
     listening = asyncio.ensure_future(_listen(socket, execution))
     try:
         await asyncio.wait({telling, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if telling.done() and isinstance(telling.exception(), WebSocketDisconnect):
+            # That the caller is gone was met by telling it something. What it said before it went lies unread:
+            # that the command is to stay, perhaps.
+            await asyncio.wait({listening}, timeout=LAST_WORDS_S)
+            (listening if listening.done() else telling).result()
         (telling if telling.done() else listening).result()
     except _Left:
         execution.note({"detached": True})
