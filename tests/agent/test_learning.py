@@ -203,7 +203,7 @@ def test_a_spent_budget_pays_for_no_extraction(tmp_path: Path) -> None:
                     limit=200,
                     spent=150,
                     reserved=0,
-                    wanted=spend.input_tokens,
+                    wanted=spend.models[0].input_tokens,
                     resets_at=0.0,
                 )
             return await super().reserve(spend)

@@ -41,7 +41,7 @@ from crucible.agent.models.settings import load_settings
 from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
 from crucible.agent.plain import NoPurse
-from crucible.agent.seams import Hold, Spend
+from crucible.agent.seams import Hold, MostOf, Spend
 from crucible.agent.tokens import Counted, worst_request
 from crucible.store.database import Database
 
@@ -224,7 +224,7 @@ def test_what_goes_over_the_wire_is_within_what_was_set_aside(tmp_path: Path) ->
             assert answer.end == "done", answer
         await models.close()
         asked = [one for one in server.requests if one.flavour == flavour]
-        first, second = [spend for spend in purse.spends if spend.model]
+        first, second = [one for spend in purse.spends for one in spend.models]
         assert _strings(asked[0].body) <= first.input_tokens
         # Of the second call, only what is new is bounded by bytes: the first was counted as 120 tokens.
         assert second.input_tokens < first.input_tokens
@@ -286,9 +286,9 @@ def test_no_more_is_set_aside_than_a_model_can_read(tmp_path: Path) -> None:
         database = Database(f"sqlite:///{tmp_path / 'crucible.db'}")
         budgets = Budgets(database)
         purse = BudgetPurse(budgets, prices)
-        asked = {"user": "ana", "model": known, "input_tokens": 10 * window, "output_tokens": 10}
+        most = MostOf(model=known, input_tokens=10 * window, output_tokens=10)
         limits = Limits(tokens=window + 10)
-        await purse.reserve(Spend(session="ses-1", limits=limits, **asked))  # type: ignore[arg-type]
+        await purse.reserve(Spend(session="ses-1", user="ana", limits=limits, models=(most,)))
         sums = await budgets.spent(session_scope("ses-1"))
         assert sums.reserved.tokens == window + 10
         database.close()

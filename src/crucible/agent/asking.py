@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crucible.agent.call_records import Call, CallRecords, OwnPurpose
@@ -33,13 +33,13 @@ from crucible.agent.models.base import (
     Retrying,
     TextDelta,
     ThinkingDelta,
-    Usage,
 )
 from crucible.agent.parts import Parts
 from crucible.agent.seams import Spend, models_of
 from crucible.agent.session import Session
+from crucible.agent.setting_aside import Counts, most_of_new
 from crucible.agent.structured import read_partial
-from crucible.agent.tokens import Counted, estimate_request, worst_request
+from crucible.agent.tokens import estimate_request
 from crucible.agent.turn import Turn
 from crucible.errors import (
     BadAnswer,
@@ -72,6 +72,16 @@ def choose_model(parts: Parts, session: Session, purpose: Purpose) -> Model:
     return models.model(models.parse(named) if named else models.default(purpose))
 
 
+@dataclass(slots=True)
+class _Answering:
+    """Who is asked: one model, until another is in its place."""
+
+    model: ModelRef
+
+    def hear(self, event: Retrying) -> None:
+        self.model = event.model or self.model
+
+
 class Asker:
     """Asks models for one engine."""
 
@@ -79,23 +89,21 @@ class Asker:
         self._parts = parts
         self._lanes = lanes
         self._records = CallRecords()
-        self._counted: dict[str, tuple[ModelRef, Counted]] = {}
+        self._counts = Counts()
 
     async def ask(self, session: Session, turn: Turn, model: Model, request: Request) -> Answered:
         """Raises ModelError, BudgetSpent or HookBlocked. The answer is in no history yet."""
         request = await self._prepared(session, model, request, turn.number)
-        call, others = Call(turn=turn.number, began_at=time.time()), set[ModelRef]()
+        call, who = Call(turn=turn.number, began_at=time.time()), _Answering(model.ref)
         answered = await self._paid(
             session,
             model,
             request,
             call,
-            lambda: self._listen(session, turn, model, request, others),
+            who,
+            lambda: self._listen(session, turn, model, request, who),
         )
-        if not others:
-            # One that another has answered may be counted otherwise.
-            counted = Counted(request=request, input_tokens=answered.usage.input_tokens)
-            self._counted[session.id] = model.ref, counted
+        self._counts.note(session.id, who.model, request, answered.usage.input_tokens)
         session.change(
             context_tokens=answered.usage.input_tokens + answered.usage.output_tokens,
             context_messages=len(session.messages) + 1,
@@ -110,7 +118,10 @@ class Asker:
             request = await self._hooked(session, model, request, turn)
         request = replace(request, max_output_tokens=max(_LEAST_OUTPUT, request.max_output_tokens))
         call = Call(turn=turn, purpose=purpose, began_at=time.time())
-        return await self._paid(session, model, request, call, lambda: _last(model, request))
+        who = _Answering(model.ref)
+        return await self._paid(
+            session, model, request, call, who, lambda: _last(model, request, who)
+        )
 
     async def _paid(
         self,
@@ -118,9 +129,9 @@ class Asker:
         model: Model,
         request: Request,
         call: Call,
+        who: _Answering,
         listen: Callable[[], Awaitable[Answered]],
     ) -> Answered:
-        worst = worst_request(request, None if call.is_own else self._known(session, model))
         # What is learned after a turn is no step of one.
         iterations = 0 if call.purpose == "memory" else 1
         hold = await self._parts.purse.reserve(
@@ -128,9 +139,9 @@ class Asker:
                 session=session.id,
                 user=session.user,
                 limits=session.options.budget,
-                model=model.ref,
-                input_tokens=worst,
-                output_tokens=request.max_output_tokens,
+                models=most_of_new(model, request)
+                if call.is_own
+                else self._counts.most(session.id, model, request),
                 iterations=iterations,
             )
         )
@@ -142,10 +153,9 @@ class Asker:
             raise
         except BaseException:
             # The provider may have read it all, and written more than we saw; nobody will tell us its count.
-            usage = Usage(input_tokens=worst, output_tokens=request.max_output_tokens)
-            await hold.settle(usage=usage, iterations=iterations)
+            await hold.settle_at_worst(who.model)
             raise
-        cost = await hold.settle(usage=answered.usage, iterations=iterations)
+        cost = await hold.settle(usage=answered.usage, model=who.model, iterations=iterations)
         self._count(session, call, answered, cost)
         step = self._records.step(
             session, model, call, request, answered, ended_at=time.time(), cost=cost
@@ -156,11 +166,7 @@ class Asker:
     def forget(self, session: str) -> None:
         """Its messages are others now."""
         self._records.forget(session)
-        self._counted.pop(session, None)
-
-    def _known(self, session: Session, model: Model) -> Counted | None:
-        ref, counted = self._counted.get(session.id, (None, None))
-        return counted if ref == model.ref else None
+        self._counts.forget(session)
 
     async def _prepared(
         self, session: Session, model: Model, request: Request, turn: int
@@ -194,7 +200,7 @@ class Asker:
         turn: Turn,
         model: Model,
         request: Request,
-        others: set[ModelRef],
+        who: _Answering,
     ) -> Answered:
         shown: Any = None
         turn.draft.clear()
@@ -215,7 +221,7 @@ class Asker:
                     case CallDelta():
                         pass
                     case Retrying():
-                        others |= {event.model} if event.model else set()
+                        who.hear(event)
                         session.tell(
                             "retry",
                             {
@@ -297,9 +303,11 @@ class Asker:
         return found
 
 
-async def _last(model: Model, request: Request) -> Answered:
+async def _last(model: Model, request: Request, who: _Answering) -> Answered:
     async with aclosing(model.stream(request)) as events:  # type: ignore[type-var]
         async for event in events:
+            if isinstance(event, Retrying):
+                who.hear(event)
             if isinstance(event, Answered):
                 return event
     raise BadAnswer(f"{model.ref} ended its answer without an end")

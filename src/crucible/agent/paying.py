@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from crucible.accounts.amounts import MICRO, Amount, Measure
 from crucible.accounts.budgets import Budgets, Reservation
@@ -12,7 +14,7 @@ from crucible.accounts.prices import Prices, Tokens
 from crucible.accounts.scopes import session_scope, user_scope
 from crucible.agent.models.base import ModelRef, Usage
 from crucible.agent.options import Limits
-from crucible.agent.seams import Spend
+from crucible.agent.seams import MostOf, Spend
 
 _MOST_KNOWN = 10_000
 
@@ -27,28 +29,25 @@ class BudgetPurse:
 
     async def reserve(self, spend: Spend) -> _Held:
         await self._write_limits(spend.session, spend.limits)
-        model, read = spend.model, self._most_read(spend)
-        amount = Amount(
-            tokens=read + spend.output_tokens,
-            usd=self._worst(model, read, spend.output_tokens) if model else 0,
+        step = Amount(
             sandbox_seconds=math.ceil(spend.sandbox_s),
             iterations=spend.iterations,
             calls=spend.calls,
-            model=str(model) if model else "",
         )
+        worst = {one.model: self._worst(one, step) for one in spend.models}
         scopes = (session_scope(spend.session), user_scope(spend.user))
-        return _Held(await self._budgets.reserve(scopes, amount), self._prices, model)
+        amount = _dearest(tuple(worst.values())) if worst else step
+        return _Held(await self._budgets.reserve(scopes, amount), self._prices, worst)
 
-    def _most_read(self, spend: Spend) -> int:
+    def _worst(self, most: MostOf, step: Amount) -> Amount:
         """A provider refuses what is longer than its model can read, and takes nothing for that."""
-        model = spend.model
-        window = self._prices.context_window(model.provider, model.name) if model else None
-        return spend.input_tokens if window is None else min(spend.input_tokens, window)
-
-    def _worst(self, model: ModelRef, read: int, written: int) -> int | None:
-        return self._prices.worst_case(
-            model.provider, model.name, input_tokens=read, output_tokens=written
+        provider, name = most.model.provider, most.model.name
+        window = self._prices.context_window(provider, name)
+        read = most.input_tokens if window is None else min(most.input_tokens, window)
+        usd = self._prices.worst_case(
+            provider, name, input_tokens=read, output_tokens=most.output_tokens
         )
+        return replace(step, tokens=read + most.output_tokens, usd=usd, model=str(most.model))
 
     async def _write_limits(self, session: str, limits: Limits) -> None:
         if self._written.get(session, Limits()) == limits:
@@ -66,21 +65,24 @@ class BudgetPurse:
 
 
 class _Held:
-    def __init__(self, reservation: Reservation, prices: Prices, model: ModelRef | None) -> None:
+    def __init__(
+        self, reservation: Reservation, prices: Prices, worst: Mapping[ModelRef, Amount]
+    ) -> None:
         self._reservation = reservation
         self._prices = prices
-        self._model = model
+        self._worst = worst
 
     async def settle(
         self,
         *,
         usage: Usage | None = None,
+        model: ModelRef | None = None,
         sandbox_s: float = 0.0,
         iterations: int = 0,
         calls: int = 0,
     ) -> float | None:
         tokens = usage or Usage()
-        cost = self._cost(tokens)
+        cost = self._cost(model, tokens) if model else 0
         await self._reservation.settle(
             Amount(
                 tokens=tokens.input_tokens + tokens.output_tokens,
@@ -88,21 +90,28 @@ class _Held:
                 sandbox_seconds=math.ceil(sandbox_s),
                 iterations=iterations,
                 calls=calls,
-                model=str(self._model) if self._model else "",
+                model=str(model) if model else "",
             )
         )
         return None if cost is None else cost / MICRO
 
-    def _cost(self, usage: Usage) -> int | None:
-        if self._model is None:
-            return 0
+    async def settle_at_worst(self, model: ModelRef) -> None:
+        await self._reservation.settle(self._worst.get(model))
+
+    def _cost(self, model: ModelRef, usage: Usage) -> int | None:
         tokens = Tokens(
             input=usage.input_tokens,
             output=usage.output_tokens,
             cache_read=usage.cache_read_tokens,
             cache_write=usage.cache_write_tokens,
         )
-        return self._prices.cost(self._model.provider, self._model.name, tokens)
+        return self._prices.cost(model.provider, model.name, tokens)
+
+
+def _dearest(amounts: Sequence[Amount]) -> Amount:
+    """One that no other is more than, in tokens or in USD; one without a known price is the dearest."""
+    dear = max(amounts, key=lambda one: math.inf if one.usd is None else one.usd)
+    return replace(dear, tokens=max(one.tokens for one in amounts))
 
 
 def _amounts(limits: Limits) -> dict[Measure, int | None]:

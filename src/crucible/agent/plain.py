@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from crucible.agent.models.base import Usage
+from crucible.agent.models.base import ModelRef, Usage
 from crucible.agent.options import PolicyRules, SessionOptions
 from crucible.agent.seams import Asks, Hold, Learned, Recollection, Spend, Step, Verdict
 from crucible.agent.tools.base import Tool, Use
@@ -40,11 +40,15 @@ class _NoHold:
         self,
         *,
         usage: Usage | None = None,
+        model: ModelRef | None = None,
         sandbox_s: float = 0.0,
         iterations: int = 0,
         calls: int = 0,
     ) -> float | None:
         return None
+
+    async def settle_at_worst(self, model: ModelRef) -> None:
+        pass
 
 
 class NoPurse:

@@ -54,15 +54,22 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MostOf:
+    """What a model counts at most if it is the one that answers a call."""
+
+    model: ModelRef
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
-    """The worst that is about to be spent."""
+    """The worst that is about to be spent. Of `models`, any one may come to answer."""
 
     session: str
     user: str
     limits: Limits
-    model: ModelRef | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
+    models: tuple[MostOf, ...] = ()
     sandbox_s: float = 0.0
     iterations: int = 0
     calls: int = 0
@@ -75,11 +82,16 @@ class Hold(Protocol):
         self,
         *,
         usage: Usage | None = None,
+        model: ModelRef | None = None,
         sandbox_s: float = 0.0,
         iterations: int = 0,
         calls: int = 0,
     ) -> float | None:
-        """What it cost in USD, None without a known price."""
+        """What it cost in USD, by the price of the model that answered; None without a known price."""
+        ...
+
+    async def settle_at_worst(self, model: ModelRef) -> None:
+        """Nobody will tell what was spent: all that was set aside for this model."""
         ...
 
 

@@ -26,11 +26,11 @@ class ModelWithFallback:
         return self._models[0].profile
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        able = [self._models[0], *(one for one in self._models[1:] if _can(one.profile, request))]
-        for number, model in enumerate(able):
+        able = self.able(request)
+        for number, (model, fitted) in enumerate(able):
             is_told = False
             try:
-                async with aclosing(model.stream(_fitted(request, model.profile))) as events:  # type: ignore[type-var]
+                async with aclosing(model.stream(fitted)) as events:  # type: ignore[type-var]
                     async for event in events:
                         is_told = is_told or not isinstance(event, Retrying)
                         yield event
@@ -40,8 +40,13 @@ class ModelWithFallback:
                     raise
                 reason = error.message
             yield Retrying(
-                attempt=number + 1, delay_s=0.0, reason=reason, model=able[number + 1].ref
+                attempt=number + 1, delay_s=0.0, reason=reason, model=able[number + 1][0].ref
             )
+
+    def able(self, request: Request) -> tuple[tuple[Model, Request], ...]:
+        """Who may come to answer it, in their order, each with the request as it gets it."""
+        others = (one for one in self._models[1:] if _can(one.profile, request))
+        return tuple((one, _fitted(request, one.profile)) for one in (self._models[0], *others))
 
     async def close(self) -> None:
         for model in self._models:
