@@ -18,7 +18,7 @@ from tests.server.conftest import Server, serving
 
 from crucible.errors import BadRequest
 from crucible.sandbox.session import Channel, Chunk
-from crucible.server import gate, listening, rates
+from crucible.server import listening, passage, rates
 from crucible.server.streaming import Numbering, parse_number
 from crucible.server.tokens import Scope, create_token, find_token, hash_of, revoke_token
 
@@ -61,12 +61,12 @@ async def test_a_body_that_makes_no_sense_is_told_what_is_wrong(
 
 async def test_a_body_that_is_too_large_is_not_read(bare: Server) -> None:
     async with bare.client() as client:
-        body = b'{"name": "' + b"a" * gate.MOST_BODY_BYTES + b'"}'
+        body = b'{"name": "' + b"a" * passage.MOST_BODY_BYTES + b'"}'
         answer = await client.post(ALL, content=body, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["code"]) == (413, "request-too-large")
 
         async def endless() -> Any:
-            for _ in range(gate.MOST_BODY_BYTES // 65536 + 2):
+            for _ in range(passage.MOST_BODY_BYTES // 65536 + 2):
                 yield b"a" * 65536
 
         answer = await client.post(
@@ -174,7 +174,7 @@ async def test_callers_that_say_nothing_are_hung_up_on(
 async def test_a_body_that_does_not_come_is_given_up(
     bare: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "READ_S", 0.2)
+    monkeypatch.setattr(passage, "READ_S", 0.2)
     host, port = bare.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = f"POST {ALL} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {bare.token()}\r\n"

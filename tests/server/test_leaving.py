@@ -12,6 +12,8 @@ from starlette.websockets import WebSocket
 from tests.server.conftest import until
 from tests.server.scripted import PlayedProcess, Staged, new_box
 
+from crucible.server.passage import Passage
+from crucible.server.problems import problem
 from crucible.server.routes.terminals import open_terminal
 
 SPEAKING = {
@@ -130,6 +132,8 @@ async def test_what_a_caller_said_before_it_went_counts(
     staged.backend.parts["talk"] = two_words
     box = await new_box(staged)
     leaver = Leaver(*last_words)
-    socket = WebSocket({"type": "websocket"}, leaver.receive, leaver.send)
+    scope: dict[str, Any] = {"type": "websocket", "headers": [], "state": {}}
+    passage = Passage(scope, leaver.receive, leaver.send, "id", problem)
+    socket = WebSocket(scope, passage.receive, passage.send)
     await open_terminal(socket, box, staged.domain)
     assert staged.process(box).signals == signals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -155,6 +156,15 @@ class Logins:
 
     async def find(self, id: str) -> Account:
         return await self._database.read(lambda connection: _find(connection, id))
+
+    async def enabled(self, ids: Collection[str]) -> dict[str, Account]:
+        """Of these users, those who may come in."""
+
+        def work(connection: Connection) -> dict[str, Account]:
+            query = _ALL.where(users.c.id.in_(ids), logins.c.is_disabled.is_(False))
+            return {row["id"]: _account(row) for row in connection.execute(query).mappings()}
+
+        return await self._database.read(work)
 
     async def find_by_name(self, name: str) -> Account:
         """Raises UserMissing."""

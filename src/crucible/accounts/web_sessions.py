@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -85,6 +85,17 @@ class WebSessions:
         query = select(web_sessions).where(web_sessions.c.id == id)
         session = await self._database.read(lambda connection: _first(connection, query))
         return session is not None and _is_good(session, self._clock())
+
+    async def users_of(self, ids: Collection[str]) -> dict[str, str]:
+        """Of those that are good: whose they are."""
+        now = self._clock()
+
+        def work(connection: Connection) -> dict[str, str]:
+            rows = connection.execute(select(web_sessions).where(web_sessions.c.id.in_(ids)))
+            found = [_session(row) for row in rows.mappings()]
+            return {one.id: one.user for one in found if _is_good(one, now)}
+
+        return await self._database.read(work) if ids else {}
 
     async def of(self, user: str) -> list[WebSession]:
         """Those that are good, the newest first."""

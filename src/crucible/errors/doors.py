@@ -60,6 +60,18 @@ class Unauthenticated(DoorError):
         )
 
 
+class CredentialEnded(Unauthenticated):
+    """What a caller came by ended while they were being answered: signed out, disabled, revoked, or too old."""
+
+    code = "credential-ended"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The session or the token of this request has ended. What it asked for may have been done"
+        )
+        self.hint = "Sign in again, or use another token"
+
+
 class Forbidden(DoorError):
     """The caller is known and may not do this."""
 

@@ -9,6 +9,8 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from crucible.errors import Forbidden, SandboxMissing, SnapshotMissing, Unauthenticated
+from crucible.server.callers import OWNER as OWNED_BY
+from crucible.server.callers import TOKEN
 from crucible.server.callers import Caller as Caller
 from crucible.server.cookies import check_own_page, given_cookie
 from crucible.server.domain import Domain, domain_of
@@ -18,9 +20,6 @@ NAME_PARAMETER = "name"
 TAG_PARAMETER = "tag"
 # Where a name is not a sandbox's.
 OTHER_NAMES = "/api/v1/settings/"
-KNOWN_BY = "token:"
-OWNED_BY = "uid:"
-
 
 ANYBODY = Caller(id="anybody", scope=Scope.READ, sandbox="none", user="")
 
@@ -42,7 +41,7 @@ def caller_with(domain: Domain, text: str) -> Caller:
     if token is None:
         raise Unauthenticated("The token is unknown, revoked or expired")
     return Caller(
-        id=f"{KNOWN_BY}{token.id}", scope=token.scope, sandbox=token.sandbox, user=token.user
+        id=f"{TOKEN}{token.id}", scope=token.scope, sandbox=token.sandbox, user=token.user
     )
 
 
@@ -51,9 +50,7 @@ async def ticket_caller(domain: Domain, connection: HTTPConnection, text: str) -
     caller = domain.tickets.redeem(text, connection.scope["path"])
     if caller.session:
         await domain.people.check_session(caller.session)
-    if caller.id.startswith(KNOWN_BY) and not is_good(
-        domain.store, caller.id.removeprefix(KNOWN_BY)
-    ):
+    if caller.token and not is_good(domain.store, caller.token):
         raise Unauthenticated("The token that the ticket was made with is revoked or expired")
     return caller
 

@@ -6,6 +6,10 @@ from crucible.server.tokens import LOCAL as LOCAL
 from crucible.server.tokens import Scope
 from crucible.values import dataclass
 
+# How callers are known by what they came with.
+TOKEN = "token:"  # noqa: S105 - the kind, not one of them
+OWNER = "uid:"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
@@ -20,6 +24,21 @@ class Caller:
     sandbox: str = ""
     user: str = LOCAL
     session: str = ""
+
+    @property
+    def token(self) -> str:
+        """The id of the token that it came with, "" for who came by other means."""
+        return self.id.removeprefix(TOKEN) if self.id.startswith(TOKEN) else ""
+
+    @property
+    def is_insider(self) -> bool:
+        """Known by what opens one sandbox of a user, who may be let in no more."""
+        return not self.session and not self.token and self.user not in ("", LOCAL)
+
+    @property
+    def can_end(self) -> bool:
+        """Whether what it came by may be worth nothing before it goes."""
+        return bool(self.session or self.token or self.is_insider)
 
     @property
     def sees_all(self) -> bool:

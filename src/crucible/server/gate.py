@@ -5,24 +5,16 @@ Fails closed: a request whose caller is not known goes no further, whatever API 
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 import time
 import traceback
 from collections.abc import Collection, Sequence
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from crucible.errors import (
-    CrucibleError,
-    RequestForged,
-    RequestTooLarge,
-    RequestTooSlow,
-    Unauthenticated,
-)
+from crucible.errors import CrucibleError, RequestForged, Unauthenticated
 from crucible.server import hosts, problems
 from crucible.server.auth import (
     ANYBODY,
@@ -35,13 +27,11 @@ from crucible.server.callers import Caller
 from crucible.server.cookies import SAFE
 from crucible.server.domain import Domain
 from crucible.server.journal import Journal
+from crucible.server.passage import Passage
 from crucible.server.rates import Rates
 from crucible.server.wire import Wire
 from crucible.values import dataclass
 
-MOST_BODY_BYTES = 4 << 20
-READ_S = 30.0
-WRITE_S = 60.0
 MOST_SIGNING_BYTES = 16 << 10
 PUBLIC = frozenset(("/health", "/ready"))
 SIGNING = "/api/v1/auth"
@@ -82,12 +72,12 @@ class Gate:
         connection = HTTPConnection(scope)
         state = scope.setdefault("state", {})
         state["request_id"] = request_id = _request_id(connection)
-        passage = _Passage(scope, receive, send, request_id)
         wire = self._wire_for(connection)
+        passage = Passage(scope, receive, send, request_id, wire.refuse)
         began = time.perf_counter()
         try:
             await self._admit(connection, wire)
-            with self._journal.span(scope, request_id):
+            with self._domain.visits.inside(passage), self._journal.span(scope, request_id):
                 await wire.serve(scope, passage.receive, passage.send)
         except Exception as error:
             if not passage.has_begun:
@@ -96,9 +86,11 @@ class Gate:
             elif (
                 not isinstance(error, OSError | TimeoutError | CrucibleError)
                 and passage.status < 500
+                and passage.ended is None
             ):
                 traceback.print_exception(error)
         finally:
+            await passage.leave()
             self._journal.note(scope, passage.status, time.perf_counter() - began)
 
     def _wire_for(self, connection: HTTPConnection) -> Wire:
@@ -148,7 +140,10 @@ class Gate:
         if is_ours and connection.scope["type"] == "websocket" and ticket is not None:
             return await ticket_caller(self._domain, connection, ticket)
         if not wire.takes_cookies or given_token(connection):
-            return wire.authenticate(self._domain, connection)
+            known = wire.authenticate(self._domain, connection)
+            if known.is_insider:
+                await self._domain.people.check_user(known.user)
+            return known
         signing = is_signing(connection.scope["path"])
         if signing:
             # Nobody needs to be known for these, so nothing large is taken.
@@ -170,58 +165,6 @@ class Gate:
 def is_signing(path: str) -> bool:
     """Where people who are not signed in find out how to, and do so."""
     return path == SIGNING or path.startswith(f"{SIGNING}/")
-
-
-class _Passage:
-    """One request's bytes in both directions, bounded in size and in patience.
-
-    A route that takes more than `MOST_BODY_BYTES` says so in `request.state.most_bytes` before it reads.
-    """
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        self._request_id = request_id
-        self._received = 0
-        self._has_whole_body = False
-        self.has_begun = False
-        self.status = 0
-
-    async def receive(self) -> Message:
-        if self._scope["type"] != "http" or self._has_whole_body:
-            return await self._receive()
-        most: int = self._scope["state"].get("most_bytes", MOST_BODY_BYTES)
-        if self._announced() > most:
-            raise RequestTooLarge(most)
-        try:
-            async with asyncio.timeout(READ_S):
-                message = await self._receive()
-        except TimeoutError:
-            raise RequestTooSlow(READ_S) from None
-        if message["type"] == "http.request":
-            self._received += len(message.get("body", b""))
-            self._has_whole_body = not message.get("more_body", False)
-            if self._received > most:
-                raise RequestTooLarge(most)
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            self.status = self._scope["state"]["status"] = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-ID"] = self._request_id
-            headers["X-Content-Type-Options"] = "nosniff"
-            headers.setdefault("Cache-Control", "no-store")
-        self.has_begun = True
-        async with asyncio.timeout(WRITE_S):
-            await self._send(message)
-
-    def _announced(self) -> int:
-        for name, value in self._scope["headers"]:
-            if name == b"content-length":
-                return int(value) if value.isdigit() else 0
-        return 0
 
 
 def _request_id(connection: HTTPConnection) -> str:

@@ -139,6 +139,7 @@ class HttpDoors:
         engine = self.domain.engine.close()
         await asyncio.gather(engine, *(listener.drain() for listener in self._listeners))
         self._listeners.clear()
+        await self.domain.visits.close()
         await self.domain.books.close()
         await self.domain.people.close()
         await asyncio.to_thread(self._journal.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,26 @@ class People:
         """Raises Unauthenticated."""
         if not await (await self.get()).sessions.is_good(id):
             raise Unauthenticated("The browser that the ticket was made for is signed out")
+
+    async def check_user(self, id: str) -> None:
+        """Raises Unauthenticated."""
+        if id not in await (await self.get()).logins.enabled({id}):
+            raise Unauthenticated("Whoever this was given to is let in no more")
+
+    async def still_good(self, callers: Collection[Caller]) -> set[Caller]:
+        """Those whose browsers are signed in, whose users are let in, and who may do what they came with."""
+        people = await self.get()
+        signed_in = await people.sessions.users_of({one.session for one in callers if one.session})
+        accounts = await people.logins.enabled({one.user for one in callers})
+        scopes = {id: scope_of(account) for id, account in accounts.items()}
+        scopes[LOCAL] = Scope.ADMIN
+        return {
+            one
+            for one in callers
+            if (not one.session or signed_in.get(one.session) == one.user)
+            and one.user in scopes
+            and scopes[one.user].includes(one.scope)
+        }
 
     async def close(self) -> None:
         async with self._opening:

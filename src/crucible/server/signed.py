@@ -13,6 +13,7 @@ from crucible.server.callers import LOCAL, Caller
 from crucible.server.cookies import csrf_of, given_cookie, set_cookie
 from crucible.server.domain import Domain
 from crucible.server.models.people import AuthTold, Provider, UserTold
+from crucible.server.passage import passage_of
 from crucible.server.tokens import Scope
 from crucible.values import dataclass
 
@@ -71,6 +72,7 @@ async def sign_in_browser(request: Request, response: Response, domain: Domain, 
     before = given_cookie(request)
     if before and (known := await people.sessions.find(before)) is not None:
         await people.sessions.end(known.user, known.id)
+        await domain.visits.look(passage_of(request))
     browser = request.headers.get("user-agent", "")
     _, text = await people.sessions.open(user, browser=browser, address=address_of(request))
     set_cookie(response, request, text, LONGEST_S)

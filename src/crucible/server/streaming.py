@@ -13,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from crucible.errors import BadRequest, ClientLeft
+from crucible.errors import BadRequest, ClientLeft, CrucibleError
 from crucible.sandbox.session import Channel, Chunk
 from crucible.sandbox.watching import Starts
+from crucible.server.passage import Passage
+from crucible.server.problems import fields_of
 
 BEAT_S = 15.0
 _LARGEST_OFFSET = 1 << 62
@@ -44,8 +46,18 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+LastWords = Callable[[CrucibleError, str], bytes]
+
+
+def told_as_error(error: CrucibleError, request_id: str) -> bytes:
+    return event("error", fields_of(error, request_id))
+
+
 class EventStream(Response):
-    """Server-sent events. `left` is called if the caller went before they ended; a beat shows it that we are there."""
+    """Server-sent events. `left` is called if the caller went before they ended; a beat shows it that we are there.
+
+    A caller who is let in no more while they come is told with `last`, and has left then.
+    """
 
     media_type = "text/event-stream"
 
@@ -54,11 +66,13 @@ class EventStream(Response):
         events: AsyncGenerator[bytes, None],
         *,
         left: Callable[[], Awaitable[None]] | None = None,
+        last: LastWords = told_as_error,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._left = left
+        self._last = last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send_all(send))
@@ -77,6 +91,9 @@ class EventStream(Response):
             # Nobody can be told of a defect any more but who reads the log.
             if isinstance(outcomes[0], Exception) and not isinstance(outcomes[0], OSError):
                 traceback.print_exception(outcomes[0])
+            passage: Passage = scope["state"]["passage"]
+            if passage.ended is not None:
+                await passage.say_last(self._last(passage.ended, scope["state"]["request_id"]))
             await self._events.aclose()
             if has_left and self._left is not None:
                 await self._left()

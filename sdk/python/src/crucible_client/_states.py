@@ -425,6 +425,12 @@ class MalformedBody(DoorError):
     code = "malformed-body"
 
 
+class MalformedRequest(DoorError):
+    """Bytes in which no request can be found."""
+
+    code = "malformed-request"
+
+
 class ManifestUnreadable(Refused):
     """A file that is no export of a run, or not one whose parts can be told apart."""
 
@@ -811,6 +817,12 @@ class ConversationMissing(ConversationError):
     """There is none of that id, or it is another user's, or it was deleted."""
 
     code = "conversation-missing"
+
+
+class CredentialEnded(Unauthenticated):
+    """What a caller came by ended while they were being answered: signed out, disabled, revoked, or too old."""
+
+    code = "credential-ended"
 
 
 class GuestPanicked(GuestGone):

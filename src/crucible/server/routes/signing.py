@@ -30,6 +30,7 @@ from crucible.server.models.people import (
     SignIn,
     SignUp,
 )
+from crucible.server.passage import passage_of
 from crucible.server.routes import PREFIX
 from crucible.server.signed import (
     auth_told,
@@ -118,6 +119,7 @@ async def sign_out(
     """The cookie is worth nothing from now on, wherever it was copied to."""
     if caller.session:
         await (await domain.people.get()).sessions.end(caller.user, caller.session)
+        await domain.visits.look(passage_of(request))
     clear_cookie(response, request)
     return await auth_told(request, domain, None)
 
@@ -135,6 +137,7 @@ async def change_password(
         raise SignInRefused
     attempt.succeeded()
     await logins.set_password(caller.user, asked.new, keeps_session=caller.session)
+    await domain.visits.look(passage_of(request))
 
 
 @router.get("/browsers", dependencies=[SIGNED_IN], operation_id="listBrowsers")
@@ -147,9 +150,13 @@ async def browsers(domain: TheDomain, caller: TheCaller) -> BrowserList:
 @router.delete(
     "/browsers/{id}", status_code=204, dependencies=[SIGNED_IN], operation_id="signOutBrowser"
 )
-async def sign_out_browser(id: BrowserId, domain: TheDomain, caller: TheCaller) -> None:
+async def sign_out_browser(
+    id: BrowserId, request: Request, domain: TheDomain, caller: TheCaller
+) -> None:
+    """What is open there ends."""
     if not await (await domain.people.get()).sessions.end(caller.user, id):
         raise BrowserMissing(id)
+    await domain.visits.look(passage_of(request))
 
 
 async def _enter(request: Request, response: Response, domain: Domain, user: str) -> AuthTold:

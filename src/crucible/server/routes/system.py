@@ -26,9 +26,9 @@ from crucible.sandbox.spec import (
 from crucible.server.auth import MAY_READ, TheCaller, TheDomain
 from crucible.server.callers import Caller
 from crucible.server.domain import Domain
-from crucible.server.gate import MOST_BODY_BYTES
 from crucible.server.models.base import Told
 from crucible.server.paging import LARGEST_PAGE
+from crucible.server.passage import MOST_BODY_BYTES
 from crucible.server.routes import PREFIX
 from crucible.server.routes.commands import EVENTS
 from crucible.server.streaming import EventStream, event

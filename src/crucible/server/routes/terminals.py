@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from crucible.server.callers import Caller
 from crucible.server.domain import Domain
 from crucible.server.models.base import Asked, Name, Told
 from crucible.server.models.commands import CommandFacts, Ending, NewCommand, Side
+from crucible.server.passage import CLOSED_UNKNOWN, passage_of
 from crucible.server.problems import fields_of
 from crucible.server.routes import PREFIX
 from crucible.server.routes.commands import CommandId, find_running, start_command
@@ -118,7 +120,7 @@ async def open_terminal(socket: WebSocket, name: Name, domain: TheDomain) -> Non
             domain, name, asked.model_copy(update={"terminal": True}), wants_input=True
         )
         try:
-            await _talk(socket, execution, execution.watching())
+            await _while_let_in(socket, _talk(socket, execution, execution.watching()))
         except Exception:
             # Not when we are the ones who leave: then the command stays for who comes next.
             if asked.on_disconnect == "kill":
@@ -135,7 +137,7 @@ async def join_terminal(
     """Joins a command that runs: what it wrote so far, as far as it is kept, and what comes."""
     async with _conversation(socket):
         execution = await find_running(domain, name, id)
-        await _talk(socket, execution, execution.looking_on())
+        await _while_let_in(socket, _talk(socket, execution, execution.looking_on()))
 
 
 @contextlib.asynccontextmanager
@@ -161,6 +163,21 @@ async def _first(socket: WebSocket) -> Start:
         return Start.model_validate_json(message)
     except ValidationError as error:
         raise BadRequest(_told(error)) from None
+
+
+async def _while_let_in(socket: WebSocket, talk: Coroutine[Any, Any, None]) -> None:
+    """One who is let in no more has gone, also while nothing is read from them."""
+    ending = asyncio.ensure_future(passage_of(socket).over())
+    talking = asyncio.ensure_future(talk)
+    try:
+        await asyncio.wait({talking, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not talking.done():
+            raise WebSocketDisconnect(CLOSED_UNKNOWN)
+        talking.result()
+    finally:
+        ending.cancel()
+        talking.cancel()
+        await asyncio.gather(ending, talking, return_exceptions=True)
 
 
 async def _talk(

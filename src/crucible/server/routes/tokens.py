@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from pydantic import Field
 
 from crucible.errors import Forbidden
@@ -12,6 +12,7 @@ from crucible.server.auth import MAY_RUN, TheCaller, TheDomain
 from crucible.server.callers import Caller
 from crucible.server.models.base import Asked, Name, Page, Told
 from crucible.server.paging import Cursor, Limit, page
+from crucible.server.passage import passage_of
 from crucible.server.routes import PREFIX
 from crucible.server.tokens import (
     LONGEST_NAME,
@@ -83,10 +84,15 @@ async def list_all(
 
 @router.delete("/tokens/{id}", status_code=204, dependencies=[MAY_RUN], operation_id="revokeToken")
 async def revoke(
-    id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], domain: TheDomain, caller: TheCaller
+    id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")],
+    domain: TheDomain,
+    caller: TheCaller,
+    request: Request,
 ) -> None:
+    """Answers that go on and came by it end."""
     _check_maker(caller)
     revoke_token(domain.store, id, caller.user)
+    await domain.visits.look(passage_of(request))
 
 
 @router.post(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 
 from crucible.server import administering
 from crucible.server.auth import MAY_ADMINISTER_USERS, TheDomain
@@ -16,6 +16,7 @@ from crucible.server.models.people import (
     UserFacts,
     UserList,
 )
+from crucible.server.passage import passage_of
 from crucible.server.routes import PREFIX
 
 router = APIRouter(prefix=f"{PREFIX}/users", tags=["users"], dependencies=[MAY_ADMINISTER_USERS])
@@ -38,7 +39,7 @@ async def create(asked: NewUser, domain: TheDomain) -> MadeUser:
 
 
 @router.patch("/{id}", operation_id="changeUser")
-async def change(id: UserId, asked: UserChanges, domain: TheDomain) -> UserFacts:
+async def change(id: UserId, asked: UserChanges, domain: TheDomain, request: Request) -> UserFacts:
     """Who is disabled is signed out everywhere, and has no tokens any more."""
     account = await administering.change(
         await domain.people.get(),
@@ -48,16 +49,20 @@ async def change(id: UserId, asked: UserChanges, domain: TheDomain) -> UserFacts
         plan=asked.plan,
         is_disabled=asked.disabled,
     )
+    await domain.visits.look(passage_of(request))
     return UserFacts.of(account)
 
 
 @router.delete("/{id}", status_code=204, operation_id="removeUser")
-async def remove(id: UserId, domain: TheDomain) -> None:
+async def remove(id: UserId, domain: TheDomain, request: Request) -> None:
     """With all sessions and tokens. Sandboxes stay, for the machine's own user to look after."""
     await administering.remove(await domain.people.get(), domain.store, id)
+    await domain.visits.look(passage_of(request))
 
 
 @router.post("/{id}/password", operation_id="resetPassword")
-async def reset(id: UserId, domain: TheDomain) -> MadePassword:
+async def reset(id: UserId, domain: TheDomain, request: Request) -> MadePassword:
     """A new one, told once. The user is signed out everywhere."""
-    return MadePassword(password=await administering.reset(await domain.people.get(), id))
+    password = await administering.reset(await domain.people.get(), id)
+    await domain.visits.look(passage_of(request))
+    return MadePassword(password=password)

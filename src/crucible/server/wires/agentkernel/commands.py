@@ -16,7 +16,7 @@ from crucible.server.auth import MAY_READ, MAY_RUN, TheDomain
 from crucible.server.models.base import Name
 from crucible.server.routes import commands as routes
 from crucible.server.streaming import EventStream
-from crucible.server.wires.agentkernel.endings import answer_of, ending_events
+from crucible.server.wires.agentkernel.endings import answer_of, ending_events, told_at_last
 from crucible.server.wires.agentkernel.envelope import Envelope, told
 from crucible.server.wires.agentkernel.models import Detached, DetachedLogs, Exec, Output
 from crucible.server.wires.texts import text_of
@@ -39,7 +39,11 @@ async def execute_and_stream(name: Name, asked: Exec, domain: TheDomain) -> Even
     """A caller that goes before the command does takes it along."""
     wanted = asked.as_exec()
     execution = await routes.start_command(domain, name, wanted, wants_input=False)
-    return EventStream(ending_events(execution), left=lambda: routes.leave(execution, wanted))
+    return EventStream(
+        ending_events(execution),
+        left=lambda: routes.leave(execution, wanted),
+        last=told_at_last,
+    )
 
 
 @router.post("/sandboxes/{name}/exec/detach", status_code=201, dependencies=[MAY_RUN])

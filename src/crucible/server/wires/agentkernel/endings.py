@@ -42,6 +42,10 @@ def failure_of(result: Result) -> str:
     return f"{first}: {said}" if said else first
 
 
+def told_at_last(error: CrucibleError, request_id: str = "") -> bytes:
+    return event("error", {"message": explanation(error), "code": error.code})
+
+
 async def ending_events(execution: Execution) -> AsyncGenerator[bytes, None]:
     """`output`, then `done` or, if its sandbox failed, `error`."""
     try:
@@ -52,4 +56,4 @@ async def ending_events(execution: Execution) -> AsyncGenerator[bytes, None]:
         status = (await execution.wait()).status
         yield event("done", {"exit_code": status, "success": status == 0})
     except CrucibleError as error:
-        yield event("error", {"message": explanation(error), "code": error.code})
+        yield told_at_last(error)

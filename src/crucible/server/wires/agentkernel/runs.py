@@ -22,7 +22,12 @@ from crucible.server.models.commands import MOST_OUTPUT_BYTES, CommandBase, Resu
 from crucible.server.models.sandboxes import Settings
 from crucible.server.routes.runs import running
 from crucible.server.streaming import EventStream, event, while_connected
-from crucible.server.wires.agentkernel.endings import answer_of, ending_events, failure_of
+from crucible.server.wires.agentkernel.endings import (
+    answer_of,
+    ending_events,
+    failure_of,
+    told_at_last,
+)
 from crucible.server.wires.agentkernel.envelope import Envelope, told
 from crucible.server.wires.agentkernel.models import Batch, BatchResult, BatchResults, Output, Run
 from crucible.server.wires.explaining import explanation
@@ -41,7 +46,7 @@ async def run(asked: Run, domain: TheDomain, caller: TheCaller, request: Request
 
 @router.post("/run/stream", dependencies=[MAY_RUN], response_class=StreamingResponse)
 async def run_stream(asked: Run, domain: TheDomain, caller: TheCaller) -> EventStream:
-    return EventStream(_told(domain, caller, asked))
+    return EventStream(_told(domain, caller, asked), last=told_at_last)
 
 
 @router.post("/batch/run", dependencies=[MAY_RUN])
@@ -98,7 +103,7 @@ async def _told(domain: Domain, caller: Caller, asked: Run) -> AsyncGenerator[by
                 else:
                     last = told_now
     except CrucibleError as error:
-        last = event("error", {"message": explanation(error), "code": error.code})
+        last = told_at_last(error)
     yield last
 
 

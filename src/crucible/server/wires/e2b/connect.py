@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from crucible.errors import BadRequest, CrucibleError, MalformedBody
 from crucible.server.domain import domain_of
+from crucible.server.passage import Passage
 from crucible.server.wires.e2b.access import named_sandbox
 from crucible.server.wires.e2b.answers import is_gone, not_running, rpc_error, rpc_refusal
 
@@ -109,6 +110,10 @@ class Stream(Response):
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
+            passage: Passage = scope["state"]["passage"]
+            if passage.ended is not None:
+                outcome = {"error": rpc_error(passage.ended)}
+                await passage.say_last(envelope(outcome, LAST))
             close = getattr(self._messages, "aclose", None)
             if close is not None:
                 await close()

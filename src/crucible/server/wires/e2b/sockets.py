@@ -19,6 +19,7 @@ from websockets.uri import WebSocketURI
 
 from crucible.errors import GuestRefused
 from crucible.sandbox.session import ByteStream
+from crucible.server.passage import passage_of
 
 MOST_MESSAGE_BYTES = 1 << 20
 HANDSHAKE_S = 30.0
@@ -44,12 +45,14 @@ async def carry(
     await socket.accept(subprotocol)
     inward = asyncio.ensure_future(_inward(socket.receive, guest))
     outward = asyncio.ensure_future(_outward(guest, socket.send))
+    ending = asyncio.ensure_future(passage_of(socket).over())
+    tasks = {inward, outward, ending}
     try:
-        await asyncio.wait({inward, outward}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (inward, outward):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(inward, outward, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _inward(receive: Receive, guest: _Guest) -> None:

@@ -75,8 +75,8 @@ async def run(name: Name, asked: Run, domain: TheDomain) -> EventStream:
         domain, name, asked.as_command(), wants_input=False, is_detached=asked.background
     )
     if asked.background:
-        return EventStream(_told_of_start(execution))
-    return EventStream(_told(execution), left=execution.hang_up)
+        return EventStream(_told_of_start(execution), last=_told_at_last)
+    return EventStream(_told(execution), left=execution.hang_up, last=_told_at_last)
 
 
 @router.delete("/command", dependencies=[MAY_RUN])
@@ -148,6 +148,10 @@ async def _told(execution: Execution) -> AsyncGenerator[bytes, None]:
         yield _error(name, str(exit.status))
         return
     yield _event("execution_complete", execution_time=round(exit.wall_s * 1000))
+
+
+def _told_at_last(error: CrucibleError, request_id: str) -> bytes:
+    return _error(error.code, explanation(error))
 
 
 def _error(name: str, value: str) -> bytes:
