@@ -356,7 +356,7 @@ def test_a_spent_budget_is_replayed_and_costs_nothing(tmp_path: Path) -> None:
     assert again.calls == 2
 
 
-def _hook(root: Path, name: str, on: Any, program: str) -> Declared:
+def declare_hook(root: Path, name: str, on: Any, program: str) -> Declared:
     file = root / f"{name}.py"
     file.write_text(f"import json, sys\nasked = json.load(sys.stdin)\n{program}\n")
     command = (sys.executable, str(file))
@@ -368,15 +368,15 @@ def test_hooks_are_not_asked_again_and_what_they_said_holds(tmp_path: Path) -> N
     count = f"open({str(told)!r}, 'a').write('x')\n"
     hooks = Hooks(
         (
-            _hook(
+            declare_hook(
                 tmp_path, "changes", ("before-tool",),
                 f"{count}print(json.dumps({{'change': {{'arguments': {{'command': 'echo changed'}}}}}}))",
             ),
-            _hook(
+            declare_hook(
                 tmp_path, "blocks", ("before-tool",),
                 f"{count}print(json.dumps({{'block': 'not b'}} if asked['call'] == 'b' else {{}}))",
             ),
-            _hook(
+            declare_hook(
                 tmp_path, "after", ("after-tool", "before-model", "after-prompt"),
                 "print(json.dumps({'change': {'text': 'kept back'}} if asked['point'] == 'after-tool' else {}))",
             ),

@@ -17,7 +17,7 @@ from tests.conftest import Run
 
 from crucible import assemble
 from crucible.agent.engine import Engine
-from crucible.agent.facts import ApprovalAnswer
+from crucible.agent.facts import ApprovalAnswer, Attachment
 from crucible.agent.options import CheckpointWish, PolicyRules, SandboxWish, SessionOptions
 from crucible.agent.places.checkpoints import Checkpoints
 from crucible.agent.places.opening import Wanted
@@ -66,7 +66,12 @@ def stage(module_home: Path, run: Run) -> Iterator[Stage]:
     made.service.manager.records.close()
 
 
-def test_a_program_is_mended_in_a_sandbox_and_replayed_in_another(stage: Stage, run: Run) -> None:
+def test_a_program_is_mended_in_a_sandbox_and_replayed_in_another(
+    stage: Stage, run: Run, tmp_path: Path
+) -> None:
+    given = tmp_path / "given"
+    given.write_text("seven\n")
+
     async def play() -> None:
         stage.model.lines = [
             Say(calls=(call("write", path="/workspace/a.py", content="print(1/0)\n"),)),
@@ -75,17 +80,22 @@ def test_a_program_is_mended_in_a_sandbox_and_replayed_in_another(stage: Stage, 
             Say(
                 calls=(
                     call("bash", id="x", command="python3 a.py"),
-                    call("bash", id="y", command="id -u"),
+                    call("bash", id="y", command="id -u; cat given.txt"),
                 )
             ),
             Say(text="It prints 42."),
         ]
         session = await stage.engine.create_session(SessionOptions(memory=False))
-        answer = await stage.engine.generate(session.id, "write a program and run it")
+        file = Attachment(name="given.txt", media_type="text/plain", size=6, path=given)
+        answer = await stage.engine.generate(
+            session.id, "write a program and run it", attachments=(file,)
+        )
         assert (answer.end, answer.text) == ("done", "It prints 42."), answer
+        given.unlink()
         seen = results(await stage.engine.history(session.id))
         assert "ZeroDivisionError" in seen[1]
         assert "42" in seen[3]
+        assert "seven" in seen[4]
         place = (await stage.engine.session(session.id)).place
         assert place is not None
         assert place.isolation in ("software-vm", "hardware-vm")

@@ -1,14 +1,15 @@
-"""Files that a user gives with a prompt: in the session's workspace before the turn begins, and told to the model."""
+"""Files that a user gives with a prompt: in the session's workspace before the turn begins, told to the model, and
+recorded, so that a replay has them too."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from crucible.agent.facts import Attachment
 from crucible.agent.messages import Picture
@@ -16,6 +17,7 @@ from crucible.agent.parts import Parts
 from crucible.agent.seams import Step
 from crucible.agent.session import Session
 from crucible.agent.workplace import WORKSPACE
+from crucible.ledger.contents import MAX_CONTENT
 
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _LARGEST_PICTURE = 5 << 20
@@ -32,6 +34,12 @@ class Attached:
 
     def as_json(self) -> dict[str, str | int]:
         return asdict(self)
+
+
+def attached_from_json(form: Mapping[str, Any]) -> Attached:
+    return Attached(
+        name=str(form["name"]), size=int(form["size"]), media_type=str(form["media_type"])
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +65,13 @@ async def place_files(parts: Parts, session: Session, files: Sequence[Attachment
         taken.add(name)
         with file.path.open("rb") as source:
             await workplace.write(f"{WORKSPACE}/{name}", _pieces(source))
-        placed.append(Attached(name=name, size=file.size, media_type=file.media_type))
+        attached = Attached(name=name, size=file.size, media_type=file.media_type)
+        blob = await _record(parts, session, attached, file)
+        placed.append(attached)
         if name != file.name:
             notices.append(f"{file.name} was in the workspace already; what you gave is {name}.")
         if file.media_type in _PICTURES and file.size <= _LARGEST_PICTURE:
-            pictures.append(await _shown(parts, session, file))
+            pictures.append(Picture(media_type=file.media_type, blob=blob))
     return Placed(files=tuple(placed), pictures=tuple(pictures), notices=tuple(notices))
 
 
@@ -100,17 +110,19 @@ async def _pieces(source: IO[bytes]) -> AsyncIterator[bytes]:
         yield data
 
 
-async def _shown(parts: Parts, session: Session, file: Attachment) -> Picture:
+async def _record(parts: Parts, session: Session, attached: Attached, file: Attachment) -> str:
+    """The name of the content. One that is too large for the ledger is recorded without."""
     now = time.time()
     step = Step(
         session=session.id,
         user=session.user,
         turn=session.record.turns + 1,
         kind="attached",
-        name=file.media_type,
+        name=attached.media_type,
         began_at=now,
         ended_at=now,
-        input=file.name.encode(errors="replace"),
-        output=await asyncio.to_thread(file.path.read_bytes),
+        input=attached.name.encode(errors="replace"),
+        output=await asyncio.to_thread(file.path.read_bytes) if file.size <= MAX_CONTENT else b"",
+        facts={"size": attached.size},
     )
-    return Picture(media_type=file.media_type, blob=await parts.recorder.record(step))
+    return await parts.recorder.record(step)

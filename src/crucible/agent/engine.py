@@ -213,12 +213,13 @@ class Engine:
         schema: Wanted | None = None,
         intent: Intent | None = None,
         max_repairs: int = 2,
-        attachments: tuple[Attachment, ...] = (),
+        attachments: tuple[Attachment, ...] | Placed = (),
         instead_of: int | None = None,
     ) -> Turn:
         """Raises SessionBusy while the session has a turn. Of different sessions, model calls queue in a lane.
 
-        Attachments are in the workspace before the turn begins. `instead_of` takes back that turn and all after it.
+        Attachments are put into the workspace before the turn begins, unless they are there already. `instead_of` takes
+        back that turn and all after it.
         """
         if not prompt.strip() or len(prompt) > _LONGEST_PROMPT:
             raise BadSetting(f"A prompt has 1 to {_LONGEST_PROMPT} characters")
@@ -230,7 +231,10 @@ class Engine:
         async with self._idle(found):
             if instead_of is not None:
                 await find_prompt(self._parts, found, instead_of)
-            given = await place_files(self._parts, found, attachments)
+            if isinstance(attachments, Placed):
+                given = attachments
+            else:
+                given = await place_files(self._parts, found, attachments)
             if instead_of is not None:
                 given = await self._retract(found, instead_of, given)
             message = UserMessage(text=prompt, pictures=pictures)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crucible.agent.attaching import Attached
+from crucible.agent.attaching import Attached, attached_from_json
 from crucible.agent.events import Event
 from crucible.agent.messages import Message, Summary, UserMessage
 from crucible.agent.parts import Parts
@@ -103,10 +103,7 @@ def last_prompt(session: Session) -> UserMessage:
 
 
 def files_of(began: Event) -> tuple[Attached, ...]:
-    return tuple(
-        Attached(name=str(one["name"]), size=int(one["size"]), media_type=str(one["media_type"]))
-        for one in began.data.get("attachments", ())
-    )
+    return tuple(attached_from_json(one) for one in began.data.get("attachments", ()))
 
 
 def _prompt_of(message: Message) -> int:

@@ -69,7 +69,9 @@ class Turns:
         """
         given = given or Placed()
         if message is not None:
+            message = replace(message, pictures=(*message.pictures, *given.pictures))
             asked = {
+                "files": [one.as_json() for one in given.files],
                 "intent": intent,
                 "schema_name": shape.schema.name if shape else "",
                 "schema": dict(shape.schema.schema) if shape else None,
@@ -101,8 +103,7 @@ class Turns:
             session.tell("notice", {"text": notice})
         if message is not None:
             text = with_files(message.text, given.files)
-            pictures = (*message.pictures, *given.pictures)
-            session.add(replace(message, text=text, pictures=pictures, turn=number))
+            session.add(replace(message, text=text, turn=number))
         return Turn(
             session=session.id,
             number=number,

@@ -6,8 +6,10 @@ import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
+from crucible.agent.attaching import Placed, attached_from_json
 from crucible.agent.events import MARKED, Event
 from crucible.agent.keeping.base import Kept, SessionRecord
 from crucible.agent.lanes import Lanes
@@ -26,6 +28,7 @@ from crucible.agent.replaying.playing import (
     recorded_profiles,
 )
 from crucible.agent.replaying.record import Record, RecordedStep, step_of, turn_of
+from crucible.agent.workplace import WORKSPACE
 from crucible.errors import BadSetting, CrucibleError, ReplayOver, SessionMissing, Unsupported
 
 _OF_A_TURN = ("model", "tool", "artifact", "policy", "approval", "hook", "turn")
@@ -96,6 +99,8 @@ class Driver:
     async def _go_on(self, entry: RecordedStep) -> None:
         engine, session = self._engine, self._session
         match step_of(entry):
+            case "attached":
+                await self._attach(entry)
             case "prompt":
                 await self._prompt(entry)
             case "configured":
@@ -116,6 +121,22 @@ class Driver:
             case _:
                 self._record.pass_over(entry)
 
+    async def _attach(self, entry: RecordedStep) -> None:
+        """The file lies where it lay. The prompt tells the model of it."""
+        record, session = self._record, self._stage.session()
+        name = (await record.content(entry, entry.input)).decode(errors="replace")
+        if PurePosixPath(name).name != name:
+            record.diverge(entry, f"its record is damaged: {name!r} is no name of a file")
+            return
+        if entry.output is None and entry.facts.get("size"):
+            record.end(entry, f"the file {name!r} was too large to be kept")
+            return
+        data = await record.content(entry, entry.output)
+        await session.workplace.open()
+        session.note_place()
+        await session.workplace.write(f"{WORKSPACE}/{name}", data)
+        record.take(entry)
+
     async def _prompt(self, entry: RecordedStep) -> None:
         told = await self._record.table(entry, entry.input)
         message, asked = from_json(told), told.get("asked", {})
@@ -133,6 +154,7 @@ class Driver:
             schema=Schema(name=asked.get("schema_name", ""), schema=schema) if schema else None,
             intent=intent or None,
             max_repairs=asked.get("max_repairs", 2),
+            attachments=_files(asked),
         )
         self._told((await turn.wait()).error, end)
 
@@ -154,6 +176,14 @@ class Driver:
         """Why a turn failed that did not fail then: its own step does not say."""
         if error and error.get("code") != ReplayOver.code and end is not None:
             self._record.explain(end, f"{error.get('code')}: {error.get('message')}")
+
+
+def _files(asked: Mapping[str, Any]) -> Placed:
+    """What the model is told of; the steps before have put it there. A record from before this was kept has none."""
+    try:
+        return Placed(files=tuple(attached_from_json(one) for one in asked.get("files", ())))
+    except (KeyError, TypeError, ValueError):
+        raise BadSetting("The recorded files of the prompt are none") from None
 
 
 async def recorded_options(record: Record) -> SessionOptions:
