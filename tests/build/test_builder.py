@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.images.layers.packing import Item, tar_of
+from tests.images.layers.packing import Item, applied, read_back, squash, tar_of
 
 from crucible.build import cache
 from crucible.build.builder import Built, build, missing_images
@@ -24,11 +24,13 @@ from crucible.errors import (
     BuildFileInvalid,
     CrucibleError,
     ImageBomb,
+    ImageDamaged,
     ImageMissing,
     ImageUnsafe,
     PathRefused,
 )
-from crucible.images import pulled
+from crucible.images import bundle, pulled
+from crucible.images.catalog import PACKAGES_FILE, ROOT_FILE, shelf_of
 from crucible.images.layers.growing import GrowingRoot
 from crucible.images.oci.model import PulledImage
 from crucible.images.oci.reference import parse_reference
@@ -229,6 +231,50 @@ def test_a_link_out_of_the_context_stays_a_link(
     make("FROM scratch\nCOPY dir /x\n")
     member = members(stored(manager))["x/shadow"]
     assert (member.issym(), member.linkname, member.size) == (True, "/etc/shadow", 0)
+
+
+PACKAGED = [
+    Item("etc", "directory", mode=0o755),
+    Item("etc/passwd", data=b"app:x:900:901::/:\n", mode=0o640, uid=7),
+    Item("tool", data=b"tool", mode=0o4755),
+    Item("tool-2", "link", target="tool"),
+    Item("tools", "symlink", target="etc", mode=0o777),
+]
+
+
+def add_packaged(home: Path, scratch: Path, data: bytes | None = None) -> None:
+    """An image as one that was made of packages; or one whose root is something else."""
+    root, _ = squash(scratch, PACKAGED)
+    facts: bundle.Facts = {"user": "app", "workdir": "/srv", "environment": ("A=1",), "recipe": ""}
+    with bundle.workplace(shelf_of(home, "base")) as content:
+        (content / ROOT_FILE).write_bytes(root.read_bytes() if data is None else data)
+        (content / PACKAGES_FILE).write_text("")
+        bundle.publish(content, shelf_of(home, "base"), facts=facts)
+
+
+def test_an_image_made_of_packages_is_built_upon_and_no_machine_is_needed(
+    make: Make, manager: Manager, tmp_path: Path
+) -> None:
+    home = manager.config.home
+    add_packaged(home, tmp_path)
+    built = make("FROM base\nCOPY --chown=app file /tools/new\n")
+    expected = applied(tmp_path, PACKAGED) | {"etc/new": read_back(built.image.root)["etc/new"]}
+    assert read_back(built.image.root) == expected
+    assert (expected["etc/new"].uid, expected["etc/new"].gid) == (900, 900)
+    config = stored(manager).config
+    assert (config.user, config.workdir, config.environment) == ("app", "/srv", (("A", "1"),))
+    below, above = stored(manager).layers
+    make("FROM base\nCOPY dir /there\n")
+    assert stored(manager).layers[0] == below
+    assert stored(manager).layers[1] != above
+
+
+def test_an_image_made_of_packages_that_cannot_be_read_is_damaged(
+    make: Make, manager: Manager, tmp_path: Path
+) -> None:
+    add_packaged(manager.config.home, tmp_path, b"hsqs" + bytes(5000))
+    with pytest.raises(ImageDamaged, match="'base' is damaged: it is no squashfs"):
+        make("FROM base\nCOPY file /new\n")
 
 
 def test_roots_of_steps_in_between_are_not_kept(make: Make, manager: Manager) -> None:

@@ -207,16 +207,15 @@ def test_a_listing_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         played(lambda session: session.files.list(b"/"), part)
 
 
-@pytest.mark.parametrize("of_image", [False, True])
-def test_a_layer_comes_as_it_is_sent(of_image: bool) -> None:
+def test_a_layer_comes_as_it_is_sent() -> None:
     async def part(guest: ScriptedGuest) -> None:
         stream, request = await guest.request()
-        assert request == requests.LayerOut(int(of_image))
+        assert request == requests.LayerOut(requests.LAYER_CHANGES)
         await guest.output(stream, WINDOW_BYTES + 10)
         guest.send(Kind.END, stream, channel=OUTPUT)
         guest.answer(stream, Count(1))
 
-    taken = played(lambda session: collected(session.files.layer_out(of_image=of_image)), part)
+    taken = played(lambda session: collected(session.files.layer_out()), part)
     assert sum(map(len, taken)) == WINDOW_BYTES + 10
 
 

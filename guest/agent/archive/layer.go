@@ -38,16 +38,6 @@ func WriteLayer(upper, merged int, output io.Writer) (uint64, error) {
 	return l.count, l.tar.Close()
 }
 
-// WriteImage puts a whole filesystem into a tar, as one layer.
-func WriteImage(root int, output io.Writer) (uint64, error) {
-	w := newWriter(output)
-	w.attributes = true
-	if err := walk.Below(root, w.entry); err != nil {
-		return w.count, err
-	}
-	return w.count, w.tar.Close()
-}
-
 type layer struct {
 	*writer
 	merged int

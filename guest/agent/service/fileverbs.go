@@ -93,12 +93,8 @@ func (s *Service) layerOut(stream *channel.Stream, body []byte) (wire.Message, e
 	if err := decode(body, &request); err != nil {
 		return nil, err
 	}
-	roots := []string{boot.Upper, boot.Sysroot}
-	if request.What == wire.LayerImage {
-		roots = []string{boot.Image}
-	}
 	opened := []int{}
-	for _, root := range roots {
+	for _, root := range []string{boot.Upper, boot.Sysroot} {
 		fd, err := syscall.Open(root, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			return nil, failure.About(err, root)
@@ -107,13 +103,7 @@ func (s *Service) layerOut(stream *channel.Stream, body []byte) (wire.Message, e
 		opened = append(opened, fd)
 	}
 	stream.Output().Open()
-	var count uint64
-	var err error
-	if request.What == wire.LayerImage {
-		count, err = archive.WriteImage(opened[0], stream.Output())
-	} else {
-		count, err = archive.WriteLayer(opened[0], opened[1], stream.Output())
-	}
+	count, err := archive.WriteLayer(opened[0], opened[1], stream.Output())
 	return &wire.CountResult{Count: count}, about(err, "layer")
 }
 

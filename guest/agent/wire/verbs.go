@@ -179,14 +179,11 @@ type Confine struct{ Flags uint8 }
 
 func (m *Confine) fields(b *body) { b.u8(&m.Flags) }
 
-const (
-	LayerChanges = 0
-	LayerImage   = 1
-)
+const LayerChanges = 0
 
 type LayerOut struct{ What uint8 }
 
-func (m *LayerOut) fields(b *body) { b.upTo(&m.What, LayerImage) }
+func (m *LayerOut) fields(b *body) { b.upTo(&m.What, LayerChanges) }
 
 type Shutdown struct{ GraceMs uint32 }
 

@@ -22,6 +22,7 @@ _TYPES: dict[Kind, bytes] = {
     Kind.FILE: tarfile.REGTYPE,
     Kind.DIRECTORY: tarfile.DIRTYPE,
     Kind.SYMLINK: tarfile.SYMTYPE,
+    Kind.LINK: tarfile.LNKTYPE,
     Kind.FIFO: tarfile.FIFOTYPE,
 }
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from crucible.build.items import Item
 from crucible.errors import BuildFileInvalid, ImageUnsafe
-from crucible.images.layers.content import BLOCK, Content, ContentFile
-from crucible.images.layers.headers import Kind, Parts, entries
+from crucible.images.layers.content import BLOCK, Content
+from crucible.images.layers.growing import GrowingRoot
+from crucible.images.layers.headers import Kind, Parts
 from crucible.images.layers.limits import DEFAULT
-from crucible.images.layers.reading import open_layer
-from crucible.images.layers.tree import Directory, Node, Tree
+from crucible.images.layers.tree import Directory, Node
 from crucible.images.oci.model import Layer
 
 _MOST_ACCOUNTS_BYTES = 1 << 20
@@ -22,23 +20,11 @@ _LARGEST_ID = (1 << 32) - 2
 
 
 class ImageFiles:
-    """A `Source` of an image; links in it are followed inside of it. Holds the files' bytes in a file of no name."""
+    """A `Source` of an image; links in it are followed inside of it. Good until the root that it sees grows again."""
 
-    def __init__(self, layers: Iterable[Layer], scratch: Path) -> None:
-        self._tree = Tree(DEFAULT)
-        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed by `close`
-        self._contents = ContentFile(self._file, start=0)
-        spent = 0
-        try:
-            for layer in layers:
-                spent += self._apply(layer, spent)
-            self._file.flush()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._file.close()
+    def __init__(self, layers: Sequence[Layer], growing: GrowingRoot) -> None:
+        self._tree = growing.grow(layers)
+        self._descriptor = growing.descriptor
 
     def names(self, parts: Parts) -> list[bytes]:
         _, node = self.resolve(parts)
@@ -103,17 +89,6 @@ class ImageFiles:
         path = b"/".join(file).decode()
         raise BuildFileInvalid("the build", 0, f"the image has no {name[:80]!r} in /{path}")
 
-    def _apply(self, layer: Layer, spent_bytes: int) -> int:
-        self._tree.begin_layer(layer.digest)
-        with open_layer(layer, DEFAULT, spent_bytes=spent_bytes) as stream:
-            for entry in entries(stream, layer.digest, DEFAULT):
-                if self._tree.wants_content(entry):
-                    self._tree.add(entry, self._contents.store(stream, entry.size))
-                else:
-                    self._tree.add(entry)
-            stream.finish()
-            return stream.position
-
     def _walk(self, node: Node, parts: Parts) -> Iterator[Item]:
         content = node.content
         yield Item(
@@ -141,7 +116,7 @@ class ImageFiles:
             if number in content.holes:
                 yield bytes(count)
             else:
-                yield os.pread(self._file.fileno(), count, at)
+                yield os.pread(self._descriptor, count, at)
                 at += count
             left -= count
             number += 1

@@ -50,13 +50,6 @@ async def run_step(
             layer.write(data)
 
 
-async def read_image(manager: Manager, image: str, layer: LayerFile) -> None:
-    """A whole image that has no layers, out of a machine that was started from it."""
-    async with manager.open(SandboxSpec(image=image, network="off")) as held:
-        async for data in held.machine.files.layer_out(of_image=True):
-            layer.write(data)
-
-
 def _command(step: Step, timeout_s: float | None) -> Command:
     if not step.argv:
         raise Unsupported("RUN with an empty list of words runs nothing")

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
@@ -35,6 +35,7 @@ from crucible.build.stages import Stage
 from crucible.build.words import BadWord, expand
 from crucible.build.work import Work
 from crucible.errors import BuildFileInvalid
+from crucible.images.layers.growing import GrowingRoot
 from crucible.images.layers.limits import DEFAULT
 
 # What commands have where the image says nothing, and so what `ENV PATH=/opt/bin:$PATH` means there.
@@ -123,14 +124,15 @@ class StageBuild:
             source: Source = self.context
             if copy.stage:
                 taken = await self._copied_from(copy.stage)
-                source = stack.enter_context(closing(ImageFiles(taken.layers, self.work.scratch)))
+                other = stack.enter_context(GrowingRoot(self.work.scratch))
+                source = ImageFiles(taken.layers, other)
             gathered = gather(order, source)
             facts = (order.target, order.mode, order.owner, gathered.digest())
             key = cache.key_of(self.draft.diff_ids, "copy", *facts)
             if self._take_cached(key):
                 return
             self.work.begin()
-            image = stack.enter_context(closing(ImageFiles(self.draft.layers, self.work.scratch)))
+            image = ImageFiles(self.draft.layers, self.work.growing)
             with self.work.layer_file(DEFAULT.total_bytes) as file:
                 epoch_s = self.work.order.epoch_s
                 write_layer(place(order, gathered, image), file, epoch_s=epoch_s)

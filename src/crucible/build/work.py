@@ -10,7 +10,8 @@ from pathlib import Path
 from crucible.build import cache, drafts
 from crucible.build.drafts import Draft, LayerFile, draft_of, empty_draft
 from crucible.build.instructions import BuildFile
-from crucible.build.running import Output, read_image
+from crucible.build.packaged import read_packaged
+from crucible.build.running import Output
 from crucible.build.stages import Stage
 from crucible.errors import ImageMissing
 from crucible.images import pulled
@@ -93,7 +94,7 @@ class Work:
             return empty_draft()
         packaged = find_packaged(self.home, name)
         if packaged is not None:
-            return await self._packaged(packaged)
+            return self._packaged(packaged)
         reference = str(parse_reference(name))
         stored = self.store.find(reference)
         if stored is None:
@@ -101,8 +102,8 @@ class Work:
             raise ImageMissing(name, here)
         return draft_of(stored)
 
-    async def _packaged(self, image: Image) -> Draft:
-        """Its one layer is read out of a machine, once for each of its versions."""
+    def _packaged(self, image: Image) -> Draft:
+        """Its one layer is read out of its root, once for each of its versions."""
         platform = platforms.host_platform()
         base = Draft(
             config=ImageConfig(
@@ -122,7 +123,7 @@ class Work:
         self.begin()
         self.tell(f"reading {image.name} as a layer; the next build has it")
         with self.layer_file(DEFAULT.total_bytes) as file:
-            await read_image(self.manager, image.name, file)
+            read_packaged(image, file)
             made = base.with_layer(file.finish(self.store), epoch_s=self.order.epoch_s)
         self.judge_and_remember(key, made)
         return made

@@ -66,7 +66,6 @@ EXEC_MAKE_WORKDIR: Final = 4
 WRITE_APPEND: Final = 1
 WRITE_PARENTS: Final = 2
 LAYER_CHANGES: Final = 0
-LAYER_IMAGE: Final = 1
 CONFINE_READ_ONLY: Final = 1
 CONFINE_NO_POWERS: Final = 2
 WATCH_RECURSIVE: Final = 1
@@ -252,7 +251,7 @@ _BODIES: Final[dict[type[Any], tuple[Verb, Field]]] = {
         (Take, Verb.TAKE, (U32,)),
         (RefuseAsk, Verb.REFUSE, (U32,)),
         (Confine, Verb.CONFINE, (U8,)),
-        (LayerOut, Verb.LAYER_OUT, (up_to(LAYER_IMAGE, "a kind of layer"),)),
+        (LayerOut, Verb.LAYER_OUT, (up_to(LAYER_CHANGES, "a kind of layer"),)),
         (Watch, Verb.WATCH, (BYTES, up_to(WATCH_RECURSIVE, "a set of flags"))),
     )
 }

@@ -87,7 +87,7 @@ class E2BFiles:
             async for piece in pieces:
                 yield piece
 
-    def layer_out(self, *, of_image: bool = False) -> AsyncIterator[bytes]:
+    def layer_out(self) -> AsyncIterator[bytes]:
         raise unsupported("cannot tell what of its disk was changed")
 
     async def tar_in(self, root: bytes, data: AsyncIterator[bytes], *, owner: str = "") -> int:

@@ -48,6 +48,17 @@ class GrowingRoot:
         stage: str = "image",
         report: Report = silent,
     ) -> Made:
+        tree = self.grow(layers, stage=stage, report=report)
+        contents = (node.content for node in tree.nodes() if node.content is not None)
+        if self._contents.is_wasteful(contents):
+            return write_root(layers, target, stage=stage, report=report, limits=self._limits)
+        self._write(target)
+        return made_of(tree)
+
+    def grow(
+        self, layers: Sequence[Layer], *, stage: str = "image", report: Report = silent
+    ) -> Tree:
+        """The files that these layers make, as they are until it grows again; `descriptor` has their bytes."""
         names = tuple(layer.diff_id for layer in layers)
         if self._applied != names[: len(self._applied)]:
             self._begin()
@@ -58,14 +69,15 @@ class GrowingRoot:
                     layer, self._tree, self._contents, self._limits, self._spent
                 )
                 self._applied = (*self._applied, layer.diff_id)
+            self._file.flush()
         except BaseException:
             self._begin()
             raise
-        contents = (node.content for node in self._tree.nodes() if node.content is not None)
-        if self._contents.is_wasteful(contents):
-            return write_root(layers, target, stage=stage, report=report, limits=self._limits)
-        self._write(target)
-        return made_of(self._tree)
+        return self._tree
+
+    @property
+    def descriptor(self) -> int:
+        return self._file.fileno()
 
     def _begin(self) -> None:
         self._file.seek(0)
@@ -76,7 +88,6 @@ class GrowingRoot:
         self._applied, self._spent = (), 0
 
     def _write(self, target: Path) -> None:
-        self._file.flush()
         for node in self._tree.nodes():
             node.number, node.position, node.links = 0, -1, 0
         with target.open("w+b", buffering=_CHUNK) as file:

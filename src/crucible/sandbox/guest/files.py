@@ -15,7 +15,6 @@ from crucible.sandbox.session import Entry, EntryType
 from crucible.wire.answers import Count, Done, EntryRecord, Records, Size, Statted, decode_entry
 from crucible.wire.requests import (
     LAYER_CHANGES,
-    LAYER_IMAGE,
     WRITE_APPEND,
     WRITE_PARENTS,
     LayerOut,
@@ -100,9 +99,8 @@ class GuestFiles:
                 yield piece.data
             await stream.answer(Count, SMALL_S)
 
-    async def layer_out(self, *, of_image: bool = False) -> AsyncIterator[bytes]:
-        request = LayerOut(LAYER_IMAGE if of_image else LAYER_CHANGES)
-        with await self._channel.open(request) as stream:
+    async def layer_out(self) -> AsyncIterator[bytes]:
+        with await self._channel.open(LayerOut(LAYER_CHANGES)) as stream:
             while (piece := await stream.take(BULK_S)) is not None:
                 yield piece.data
             await stream.answer(Count, SMALL_S)
