@@ -207,9 +207,16 @@ def keeping(steps: list[str]) -> list[str]:
     return steps[steps.index("before guest.END_ALL #1") : last + 1]
 
 
+# Who dies here leaves what who dies at the next step leaves: nothing is changed by a question, by reaching a monitor,
+# or by taking up a request, which a `create` is made to die of all the same.
+NOTHING_NEW = (
+    "before monitor.query-", "before monitor.qmp_capabilities", "before guest.LIST", "before client.accept",
+)  # fmt: skip
+
+
 def each(steps: list[str]) -> Iterator[str]:
     assert len(steps) >= 2, steps
-    yield from steps
+    yield from (step for step in steps if not step.startswith(NOTHING_NEW))
 
 
 def check(mortals: Mortals, step: str) -> None:
@@ -218,7 +225,8 @@ def check(mortals: Mortals, step: str) -> None:
 
 def test_a_create_is_done_or_undone(mortals: Mortals) -> None:
     steps = mortals.steps("create", name="seen", spec=SPEC)
-    for step in each(steps):
+    assert "before client.accept #1" in steps
+    for step in steps:
         was_answered = mortals.dies("create", step, name="new", spec=SPEC)
         check(mortals, step)
         assert mortals.state("new") in (("created",) if was_answered else ("", "created")), step
