@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from crucible.images.catalog import Image
     from crucible.images.report import Report
     from crucible.memory.memory import Memory
+    from crucible.sandbox.gathering import Fetch
     from crucible.sandbox.machines import Machines
-    from crucible.sandbox.manager import Fetch, Manager
+    from crucible.sandbox.manager import Manager
     from crucible.sandbox.metering import Accounts
     from crucible.sandbox.owner import Doors, DoorsLater
     from crucible.sandbox.service.dispatch import Service
@@ -351,13 +352,13 @@ def _give_pool(own: Manager) -> None:
         )
     if not config.runs_max:
         raise BadSetting("CRUCIBLE_RUNS_MAX is 0", hint="Let at least one run at a time")
-    own.figures = StageFigures()
-    own.turnstile = Turnstile(
+    own.opening.figures = StageFigures()
+    own.opening.turnstile = Turnstile(
         QueueLimits(running=config.runs_max, waiting=config.queue_max, wait_s=config.queue_s)
     )
     # A worker keeps machines warm itself, with a daemon of its own.
     if config.pool_max and config.transport == "local":
-        own.pool = Pool(
+        own.opening.pool = Pool(
             limits=PoolLimits(minimum=config.pool_min, maximum=config.pool_max),
             records=own.records,
             machines=own.machines,

@@ -49,7 +49,7 @@ async def main(root: Path, kind: str) -> None:
                 seen.add("asked")
             if seen in ({"quick", "begun"}, {"half"}, {"asked"}):
                 # What was told is written a moment later; a crash before that is a crash earlier.
-                await stage.engine._sessions[session.id].write()
+                await (await stage.engine._sessions.find(session.id)).write()
                 print("ready", session.id, flush=True)
                 await asyncio.Event().wait()
 

@@ -16,6 +16,7 @@ from crucible.config import Config
 from crucible.errors import SandboxLent
 from crucible.images.catalog import Image
 from crucible.sandbox.backend import Backend, BootPlan, MachineHandle, Missing, Stage
+from crucible.sandbox.gathering import Images
 from crucible.sandbox.identity import new_identity
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.machines import Machines
@@ -156,22 +157,22 @@ class ScriptedBackend:
         return
 
 
-class ScriptedManager(Manager):
-    """One whose images are not looked for."""
+class ScriptedImages(Images):
+    """They are not looked for."""
 
-    async def image(self, name: str, *, is_guess: bool = False) -> Image:
+    async def find(self, name: str, *, is_guess: bool = False) -> Image:
         return IMAGE
 
-    async def images(self, spec: Any, placed: Any = None) -> Image:
-        return IMAGE
-
-    def image_of(self, spec: Any, backend: Any = None) -> Image:
+    def of(self, spec: Any, backend: Any = None) -> Image:
         return IMAGE
 
 
 def scripted_manager(home: Path, backend: object) -> Manager:
     machines = Machines([cast(Backend, backend)])
-    return ScriptedManager(config=Config(home=home), records=open_records(home), machines=machines)
+    manager = Manager(config=Config(home=home), records=open_records(home), machines=machines)
+    # Whoever in it asks for images has been handed these.
+    manager.images.__class__ = ScriptedImages
+    return manager
 
 
 @contextlib.asynccontextmanager

@@ -71,7 +71,7 @@ async def test_what_was_compacted_cannot_be_taken_back(stage: Stage) -> None:
         id = (await said(http, "first"))["conversation"]
         await said(http, "second", conversation=id)
         engine = stage.scene.engine
-        session = await engine._find(id)
+        session = await engine._sessions.find(id)
         kept = [Summary(text="what was", replaced=2), *session.messages[2:]]
         await session.replace_messages(kept)
         path = f"{API}/conversations/{id}"
@@ -88,7 +88,7 @@ async def test_a_pinned_prompt_whose_answer_was_compacted_cannot_be_taken_back(
     async with stage.server.client() as http:
         id = (await said(http, "first"))["conversation"]
         await said(http, "second", conversation=id)
-        session = await stage.scene.engine._find(id)
+        session = await stage.scene.engine._sessions.find(id)
         pinned = UserMessage(text="first", is_pinned=True, turn=1)
         await session.replace_messages(
             [Summary(text="s", replaced=1), pinned, *session.messages[2:]]

@@ -196,7 +196,7 @@ def _keep_records(stage: Stage, owner: str) -> None:
         )
     )
     records.write_audit("exec", BOX, {"argv": ["echo", MARK]}, owner=owner)
-    stage.server.domain.manager.note("create", records.find(BOX))
+    stage.server.domain.manager.notes.audit("create", records.find(BOX))
 
 
 async def _things(stage: Stage, page: Browser) -> dict[str, str]:
@@ -327,7 +327,7 @@ async def test_events_are_told_to_whose_sandbox_they_are_about(victim: Victim) -
         user = (await carl.auth())["user"]["id"]
         headers = {"Last-Event-ID": "0"}
         async with carl.client.stream("GET", f"{API}/events/stream", headers=headers) as stream:
-            manager.note("stop", manager.records.find(BOX))
+            manager.notes.audit("stop", manager.records.find(BOX))
             manager.records.write_audit("create", "carls-box", {}, owner=user)
             seen = ""
             async with asyncio.timeout(120):

@@ -61,7 +61,7 @@ class Workshop:
         """One that works in the sandbox `box`."""
         self.stage.play(Say(text="Done."))
         id = (await said(http, "Work"))["conversation"]
-        session = await self.stage.scene.engine._find(id)
+        session = await self.stage.scene.engine._sessions.find(id)
         session.change(
             place=Place(
                 sandbox="box",

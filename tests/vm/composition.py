@@ -10,7 +10,7 @@ from tests.images.layers.test_making import pull
 
 from crucible.images.layers.making import make_root
 from crucible.images.oci.model import ImageConfig
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command, Completed
 
 APPLETS = (

@@ -12,7 +12,8 @@ from tests.conftest import Run
 
 from crucible import assemble
 from crucible.config import Config
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.session import Command, Completed
 from crucible.sandbox.spec import SandboxSpec
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from crucible.network.outlet import Ask, ByteStream, Outlet
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 
 Answer = Callable[[ByteStream, Ask], Awaitable[None]]
 

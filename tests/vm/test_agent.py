@@ -60,7 +60,7 @@ def stage(module_home: Path, run: Run) -> Iterator[Stage]:
         for session in await made.engine.sessions():
             await made.engine.destroy(session.id)
         await made.engine.close()
-        await made.service.manager.let_all_go()
+        await made.service.manager.hands.let_all_go()
 
     run(close())
     made.service.manager.records.close()

@@ -44,7 +44,7 @@ class Program:
         )
 
     async def die_and_come_back(self) -> None:
-        await self.room.manager.let_all_go()
+        await self.room.manager.hands.let_all_go()
         await self.room.executions.close()
         self.room = self._room()
         await take_all_over(self.room.manager)

@@ -17,7 +17,8 @@ from tests.vm.composition import (
 from tests.vm.conftest import Open
 
 from crucible.errors import GuestRefused
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.session import Channel, Command
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec

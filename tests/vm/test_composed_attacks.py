@@ -9,7 +9,7 @@ from tests.conftest import Run
 from tests.vm.composition import make_app, script, within
 from tests.vm.conftest import Open
 
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command
 from crucible.sandbox.spec import SandboxSpec
 

@@ -7,7 +7,7 @@ from tests.conftest import Run
 from tests.vm.conftest import Open, python, shell
 
 from crucible.errors import GuestRefused
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command
 from crucible.sandbox.spec import SandboxSpec
 

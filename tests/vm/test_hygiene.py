@@ -15,8 +15,9 @@ from crucible.backends.qemu.machine import QemuMachine
 from crucible.errors import GuestRefused
 from crucible.sandbox.backend import Machine
 from crucible.sandbox.guest.session import GuestSession
+from crucible.sandbox.holding import Held
 from crucible.sandbox.identity import new_identity
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.session import Command
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec

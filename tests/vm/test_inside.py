@@ -14,7 +14,8 @@ from tests.conftest import Run
 from tests.vm.conftest import python, shell
 
 from crucible.errors import GuestRefused
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.session import Command, Completed
 from crucible.sandbox.spec import SandboxSpec
 

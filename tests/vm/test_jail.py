@@ -24,7 +24,8 @@ from crucible.backends.qemu.limits import GROUP_PREFIX, LimitsGroup
 from crucible.backends.qemu.qmp import Monitor
 from crucible.backends.qemu.vmm import identify
 from crucible.errors import BootFailed
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.vm

@@ -25,8 +25,8 @@ from crucible.backends.qemu.layers import LiveDisk
 from crucible.backends.qemu.machine import QemuMachine
 from crucible.backends.qemu.qmp import Monitor
 from crucible.errors import DiskTooDeep
-from crucible.sandbox.holding import handle_of
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held, handle_of
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.takeover import take_over
 from crucible.system import require
@@ -391,7 +391,7 @@ async def test_whoever_takes_a_machine_over_ends_the_merge_that_was_under_way(
         await write_layers(held, 2)
         before = await sums(held)
         async with merging(held):
-            await manager.let_all_go()
+            await manager.hands.let_all_go()
         record = manager.records.find("box")
         assert handle_of(record) is not None
         await take_over(manager, record)
@@ -470,6 +470,6 @@ async def test_a_layer_whose_sealing_was_cut_short_is_sealed_by_whoever_takes_ov
             patch.setattr(LiveDisk, "tidy", nothing)
             await freeze(held)
         assert len(writable_layers(held)) == 2
-        await manager.let_all_go()
+        await manager.hands.let_all_go()
         await take_over(manager, manager.records.find("box"))
         assert is_in_order(manager.running("box"))

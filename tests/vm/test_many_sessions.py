@@ -75,7 +75,7 @@ async def engine_of(home: Path, server: ProviderServer) -> AsyncIterator[tuple[E
         yield engine, ledger
     await places.local.close()
     await service.close()
-    await service.manager.let_all_go()
+    await service.manager.hands.let_all_go()
     service.manager.records.close()
 
 

@@ -21,7 +21,7 @@ from crucible.errors import GuestRefused
 from crucible.images import catalog, pulled
 from crucible.images.layers.making import make_root
 from crucible.images.oci.model import Compression, ImageConfig, PulledImage
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command
 from crucible.sandbox.spec import SandboxSpec
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from crucible.sandbox.guest import process as process_module
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command
 
 pytestmark = pytest.mark.vm

@@ -42,7 +42,7 @@ async def filling(
         remains=manager.remains,
         available_mib=memory,
     )
-    manager.pool = pool
+    manager.opening.pool = pool
     running = asyncio.create_task(pool.run(SandboxSpec()))
     try:
         yield manager, pool

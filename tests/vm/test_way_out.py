@@ -15,7 +15,7 @@ from tests.vm.outside import echo, outside, tell_what_was_asked
 
 from crucible.errors import GuestRefused
 from crucible.network.outlet import Ask, ByteStream
-from crucible.sandbox.manager import Held
+from crucible.sandbox.holding import Held
 from crucible.sandbox.session import Command
 
 pytestmark = pytest.mark.vm

@@ -14,7 +14,8 @@ from tests.vm.outside import echo, outside, tell_what_was_asked
 from crucible import assemble
 from crucible.config import Config
 from crucible.errors import GuestGone
-from crucible.sandbox.manager import Held, Manager
+from crucible.sandbox.holding import Held
+from crucible.sandbox.manager import Manager
 from crucible.sandbox.session import Chunk, Command, Process
 from crucible.sandbox.snapshots import Snapshots
 from crucible.sandbox.spec import SandboxSpec
@@ -112,7 +113,7 @@ async def test_the_next_owner_opens_the_way_again(manager: Manager, module_home:
         held,
         "until grep -q 04030201:0050 /proc/net/tcp; do :; done",
     )
-    await manager.let_all_go()
+    await manager.hands.let_all_go()
     successor = assemble.manager(Config(home=module_home))
     await take_all_over(successor)
     try:
@@ -124,7 +125,7 @@ async def test_the_next_owner_opens_the_way_again(manager: Manager, module_home:
             assert await goes_on(held)
     finally:
         await successor.remove("orphan", force=True)
-        await successor.let_all_go()
+        await successor.hands.let_all_go()
         await take_all_over(manager)
 
 

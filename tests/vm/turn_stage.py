@@ -131,7 +131,7 @@ class TurnStage:
             await self.engine.destroy(session.id)
         await self.engine.close()
         await self.place.close()
-        await self.service.manager.let_all_go()
+        await self.service.manager.hands.let_all_go()
 
 
 @contextmanager

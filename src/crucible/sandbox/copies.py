@@ -32,7 +32,7 @@ class Copies:
         # A volume has one writer: the copy keeps the files, and the volume stays with its original.
         mounts = tuple(text for text in spec.mounts if not text.endswith((":volume", ":volume-ro")))
         own = replace(spec, ports=tuple(_any_free(text) for text in spec.ports), mounts=mounts)
-        image = await self._manager.images(spec)
+        image = await self._manager.images.gather(spec)
         return await self._manager.new_records.add(
             new_id(),
             check_name(name),
@@ -46,20 +46,20 @@ class Copies:
     async def boot(self, record: SandboxRecord, backend: KeepsMachines, snapshot: Path) -> Held:
         """Boots a sandbox whose record is new from a snapshot. It is not there for others yet."""
         manager = self._manager
-        async with manager.lock(record.name):
+        async with manager.hands.lock(record.name):
             record = manager.records.find(record.name)
-            image = manager.image_of(record.spec)
+            image = manager.images.of(record.spec)
             plan = plan_for(record, image, lifetime="sandbox", disk="fresh")
             booting = manager.machines.restore(backend, plan, snapshot)
-            held = await manager.take_up(record, image, backend, booting)
+            held = await manager.hands.take_up(record, image, backend, booting)
             held.has_strangers = True
             await held.furnish()
             return held
 
     async def discard(self, record: SandboxRecord) -> None:
         """Undoes a sandbox that was never reported to anybody."""
-        async with self._manager.lock(record.name):
-            await self._manager.abandon(record)
+        async with self._manager.hands.lock(record.name):
+            await self._manager.hands.abandon(record)
             self._manager.remains.erase(record)
 
 

@@ -58,7 +58,7 @@ def expires_at(record: SandboxRecord) -> float | None:
 
 async def live_until(manager: Manager, name: str, at: Callable[[float], float]) -> SandboxRecord:
     """Changes when a sandbox is removed. `at` is given when it would have been, or now if never."""
-    async with manager.lock(name):
+    async with manager.hands.lock(name):
         record = manager.find(name)
         now = time.time()
         wanted = at(expires_at(record) or now)
@@ -71,7 +71,7 @@ async def live_until(manager: Manager, name: str, at: Callable[[float], float]) 
 
 async def live_on(manager: Manager, name: str) -> SandboxRecord:
     """It is not removed by itself any more."""
-    async with manager.lock(name):
+    async with manager.hands.lock(name):
         return _with_ttl(manager, manager.find(name), 0.0)
 
 

@@ -101,8 +101,8 @@ class Owner:
             expiry = Expiry(self._manager)
             tasks = [accepting, asyncio.create_task(expiry.run())]
             tasks.append(asyncio.create_task(log.keep_short(self._manager.config.home / LOG_NAME)))
-            if self._manager.pool is not None:
-                tasks.append(asyncio.create_task(self._manager.pool.run(SandboxSpec())))
+            if self._manager.opening.pool is not None:
+                tasks.append(asyncio.create_task(self._manager.opening.pool.run(SandboxSpec())))
             self._tell(f"holds {len(self._manager.held)} sandboxes")
             while not self._leaving.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -162,7 +162,7 @@ class Owner:
                 client.cancel()
             await asyncio.gather(*self._clients, return_exceptions=True)
         await self._service.close()
-        await self._manager.let_all_go()
+        await self._manager.hands.let_all_go()
 
     def _listen(self) -> socket.socket:
         home = self._manager.config.home
@@ -210,9 +210,11 @@ class Owner:
             **await self._ping(request, client),
             "since": self._began,
             "busy": self._service.unfinished,
-            "pool": None if manager.pool is None else manager.pool.facts(),
-            "queue": None if manager.turnstile is None else manager.turnstile.facts(),
-            "stages": {} if manager.figures is None else manager.figures.facts(),
+            "pool": None if manager.opening.pool is None else manager.opening.pool.facts(),
+            "queue": None
+            if manager.opening.turnstile is None
+            else manager.opening.turnstile.facts(),
+            "stages": {} if manager.opening.figures is None else manager.opening.figures.facts(),
         }
 
     async def _open_doors(

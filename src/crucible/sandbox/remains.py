@@ -7,6 +7,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from crucible.errors import SandboxMissing
 from crucible.sandbox.backend import KeepsElsewhere
 from crucible.sandbox.doors.values import Values
 from crucible.sandbox.holding import handle_of, release_user
@@ -36,6 +37,13 @@ class Remains:
         if record.state == "stopping":
             return self.mark_stopped(record)
         return self.mark_stopped(record, note="its machine ended while nobody held it")
+
+    async def settle_or_miss(self, record: SandboxRecord) -> SandboxRecord:
+        """The same, for one that must be there. Raises SandboxMissing."""
+        settled = await self.settle(record)
+        if settled is None:
+            raise SandboxMissing(record.name)
+        return settled
 
     def mark_stopped(self, record: SandboxRecord, *, note: str = "") -> SandboxRecord:
         """Whether it has a disk to start from again decides what it is now."""

@@ -39,7 +39,7 @@ class Snapshots:
 
     async def take(self, name: str, tag: str) -> SnapshotRecord:
         """Memory, processes and disk of one moment; the sandbox goes on."""
-        async with self._manager.lock(name):
+        async with self._manager.hands.lock(name):
             held = self._manager.running(name)
             copying(held.backend)
             record = _describe(held, check_name(tag, "snapshot"), self._manager.config.home)
@@ -74,7 +74,7 @@ class Snapshots:
         for new in names:
             check_name(new)
         manager = self._manager
-        async with manager.lock(name):
+        async with manager.hands.lock(name):
             held = manager.running(name)
             backend = copying(held.backend)
             with scratch_directory(manager.config.home, "fork") as scratch:
@@ -178,8 +178,8 @@ class Snapshots:
             raise
         copies = [task.result() for task in booting]
         for copy in copies:
-            manager.note("create", copy.record)
-            manager.mark_running(copy)
+            manager.notes.audit("create", copy.record)
+            manager.hands.mark_running(copy)
         return copies
 
     async def _discard_all(self, records: list[SandboxRecord]) -> None:

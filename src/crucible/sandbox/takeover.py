@@ -29,7 +29,7 @@ async def take_all_over(manager: Manager) -> None:
 async def take_over(manager: Manager, record: SandboxRecord) -> None:
     """What cannot be taken over is marked as broken and its machine left alone; the log tells why."""
     try:
-        async with manager.lock(record.name):
+        async with manager.hands.lock(record.name):
             await _take_over(manager, record)
     except Exception as error:
         traceback.print_exception(error)
@@ -58,12 +58,12 @@ async def _take_over(manager: Manager, record: SandboxRecord) -> None:
             await manager.remains.settle(record)
             return
         raise
-    manager.hold(held)
+    manager.hands.hold(held)
     if record.state == "paused":
         # Its doors are opened when it can answer again.
         held.awake.clear()
     else:
-        await manager.open_doors(held)
+        await manager.hands.open_doors(held)
     if record.state == "stopping":
         await manager.finish_stop(held, grace_s=_STOP_GRACE_S)
 
@@ -81,7 +81,7 @@ async def _ends_soon(backend: Backend, handle: MachineHandle) -> bool:
 async def _adopt(
     manager: Manager, record: SandboxRecord, backend: Backend, handle: MachineHandle
 ) -> Held:
-    image = manager.image_of(record.spec, backend)
+    image = manager.images.of(record.spec, backend)
     plan = plan_for(record, image, lifetime="sandbox", disk="kept")
     machine = await backend.adopt(plan, handle, is_paused=record.state == "paused")
     state = "running" if record.state == "broken" else record.state

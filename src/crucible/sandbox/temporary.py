@@ -50,7 +50,7 @@ async def run_in_temporary(
     stages: list[tuple[str, float]] = []
     if not asked.get("argv"):
         # No machine is started to find out that there is nothing to run in it.
-        image = await manager.images(spec, await place_elsewhere(manager.machines, spec))
+        image = await manager.images.gather(spec, await place_elsewhere(manager.machines, spec))
         inside = asked.get("image")
         command_words(asked, image.part(str(inside)) if inside else image)
     async with manager.open(spec, name=name, secrets=secrets, owner=owner) as held:
@@ -72,5 +72,5 @@ async def run_in_temporary(
             raise
     stages.append(("teardown", time.perf_counter() - closing))
     stages.append(("total", time.perf_counter() - began))
-    manager.note_stages([stage for stage in stages if stage[0] != "queue"])
+    manager.opening.note_stages([stage for stage in stages if stage[0] != "queue"])
     executions.audit("run", held, execution.facts, exit, stages)

@@ -46,7 +46,7 @@ async def create_sandbox(domain: Domain, caller: Caller, asked: NewSandbox) -> S
 async def labelled(domain: Domain, settings: Settings) -> tuple[SandboxSpec, list[str]]:
     """The specification with what the labels of its image say of it, and what is to be told of that."""
     spec = settings.as_spec()
-    image = await domain.manager.image(spec.image)
+    image = await domain.manager.images.find(spec.image)
     if not is_labelled(image.labels):
         return spec, []
     judged = judge(spec, image.labels, settled=settings.settled(), accepts=settings.accept_labels)

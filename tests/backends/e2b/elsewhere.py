@@ -11,6 +11,7 @@ from tests.server.scripted import PlayedProcess, Staged
 
 from crucible.backends.e2b.backend import E2BBackend
 from crucible.config import Config, Provider
+from crucible.images.report import Report, silent
 from crucible.sandbox.backend import Backend, Missing
 from crucible.sandbox.isolation import Isolation
 from crucible.sandbox.machines import Machines
@@ -61,6 +62,7 @@ def manager_of(
     local: object | None = None,
     provider: Provider = "remote_e2b",
     falls_back: bool = False,
+    report: Report = silent,
 ) -> Manager:
     backends = [] if local is None else [cast(Backend, local)]
     return Manager(
@@ -72,6 +74,7 @@ def manager_of(
             provider=provider,
             falls_back=falls_back,
         ),
+        report=report,
     )
 
 

@@ -10,8 +10,7 @@ from tests.backends.e2b.elsewhere import Broken, access, managing, remote_names
 from tests.server.scripted import PlayedBackend, Staged, make_base
 
 from crucible.errors import BackendUnusable, BootFailed, ImageMissing, NotEnoughMemory
-from crucible.images.report import NOTICE
-from crucible.sandbox.manager import Manager
+from crucible.images.report import NOTICE, Report
 from crucible.sandbox.spec import SandboxSpec
 
 SPEC = SandboxSpec(network="off")
@@ -28,18 +27,17 @@ class Failing(PlayedBackend):
         raise self._error
 
 
-def told(manager: Manager) -> list[str]:
-    said: list[str] = []
-    manager.report = lambda stage, text: said.append(text) if stage == NOTICE else None
-    return said
+def telling(said: list[str]) -> Report:
+    return lambda stage, text: said.append(text) if stage == NOTICE else None
 
 
 async def test_it_goes_elsewhere_and_that_is_told_and_written_down(
     provider: Staged, tmp_path: Path
 ) -> None:
     given: dict[str, Any] = {"local": Broken(), "provider": "auto", "falls_back": True}
+    said: list[str] = []
+    given["report"] = telling(said)
     async with managing(tmp_path / "home", access(provider), **given) as manager:
-        said = told(manager)
         async with manager.open(SPEC) as held:
             assert held.record.backend == "remote_e2b"
             assert "no such processor" in held.record.placed

@@ -78,7 +78,7 @@ async def test_a_named_sandbox_outlives_its_holder_and_is_found_again(
         (remote,) = remote_names(provider)
         record = first.records.find("box")
         assert (record.pid, record.pid_detail) == (0, remote)
-        await first.let_all_go()
+        await first.hands.let_all_go()
     async with managing(tmp_path / "home", access(provider)) as second:
         await take_all_over(second)
         held = second.running("box")
@@ -111,7 +111,7 @@ async def test_one_that_ended_elsewhere_is_told_when_it_is_taken_over(
     async with managing(tmp_path / "home", access(provider)) as first:
         await first.create("box", SPEC)
         await first.start("box")
-        await first.let_all_go()
+        await first.hands.let_all_go()
     (remote,) = remote_names(provider)
     await provider.domain.manager.remove(remote, force=True)
     async with managing(tmp_path / "home", access(provider)) as second:

@@ -58,7 +58,7 @@ class Commands:
                 await held.machine.files.tar_in(
                     held.image.workspace.encode(), client.inputs(), owner=held.image.owner
                 )
-            await self._manager.furnish(held, is_first=True)
+            await self._manager.hands.furnish(held, is_first=True)
             if spec.after_create:
                 from crucible.sandbox.service.first_steps import take_first_steps
 

@@ -24,7 +24,7 @@ async def with_image(manager: Manager, spec: SandboxSpec, fallback: str | None) 
     if await place_elsewhere(manager.machines, spec) is not None:
         return replace(spec, image=fallback)
     try:
-        await manager.image(spec.image, is_guess=True)
+        await manager.images.find(spec.image, is_guess=True)
     except (ImageError, ImageMissing, ImageNotFound) as error:
         manager.report(NOTICE, f"{error.message}; image {fallback} serves instead of {spec.image}")
         return replace(spec, image=fallback)
@@ -40,7 +40,7 @@ async def with_labels(
     """
     if await place_elsewhere(manager.machines, spec) is not None:
         return spec
-    image = await manager.image(spec.image)
+    image = await manager.images.find(spec.image)
     if not any(name.startswith(PREFIX) for name, _ in image.labels):
         return spec
     from crucible.sandbox.labels import judge, told

@@ -83,7 +83,7 @@ async def running(
     spec, _ = await labelled(domain, settings)
 
     async def furnish(held: Held) -> None:
-        await domain.manager.furnish(held, is_first=True)
+        await domain.manager.hands.furnish(held, is_first=True)
         if spec.after_create:
             await first_steps(held)
 
