@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backports import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.backends.saved_machines import MEMORY_MIB, make_saved
@@ -41,12 +42,12 @@ def forge(path: Path, header: object, body: bytes = b"", *, length: int | None =
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     count = len(text) if length is None else length
     digest = hashlib.sha256(text).digest()
-    path.write_bytes(gzip.compress(MAGIC + struct.pack(">I", count) + digest + text + body))
+    path.write_bytes(zstd.compress(MAGIC + struct.pack(">I", count) + digest + text + body))
     return path
 
 
 def files_of(packed: Path) -> list[Any]:
-    with gzip.open(packed) as stream:
+    with zstd.open(packed) as stream:
         stream.read(len(MAGIC))
         [length] = struct.unpack(">I", stream.read(4))
         stream.read(32)
@@ -86,7 +87,7 @@ def test_a_parcel_cut_short_is_refused(packed: Path, target: Path, part: int) ->
 
 
 def test_a_parcel_that_goes_on_is_refused(packed: Path, target: Path) -> None:
-    packed.write_bytes(packed.read_bytes() + gzip.compress(b"more"))
+    packed.write_bytes(packed.read_bytes() + zstd.compress(b"more"))
     with pytest.raises(ParcelDamaged):
         unpack(packed, target)
 
@@ -129,7 +130,7 @@ def test_a_parcel_with_any_byte_changed_is_refused_or_the_same(
 @given(data=st.binary(max_size=300))
 def test_bytes_that_are_no_parcel_are_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / os.urandom(6).hex()
-    for content in (data, gzip.compress(data), gzip.compress(MAGIC + data)):
+    for content in (data, zstd.compress(data), zstd.compress(MAGIC + data)):
         path.write_bytes(content)
         with pytest.raises(CrucibleError):
             unpack(path, tmp_path)
@@ -189,10 +190,10 @@ def test_any_bit_changed_below_the_compression_is_refused(
     tmp_path: Path, packed: Path, place: int, bit: int
 ) -> None:
     """The checksum of the compression is right again: whoever changed it packed it anew."""
-    data = bytearray(gzip.decompress(packed.read_bytes()))
+    data = bytearray(zstd.decompress(packed.read_bytes()))
     data[place % len(data)] ^= 1 << bit
     changed = tmp_path / os.urandom(6).hex()
-    changed.write_bytes(gzip.compress(data, 1))
+    changed.write_bytes(zstd.compress(data, 1))
     target = tmp_path / f"{changed.name}-target"
     target.mkdir()
     with pytest.raises(ParcelDamaged):
@@ -204,18 +205,20 @@ def test_a_bit_changed_in_any_file_is_told_with_the_files_name(
     tmp_path: Path, packed: Path, target: Path, name: str
 ) -> None:
     carried = (tmp_path / "original" / name).read_bytes().rstrip(b"\0")[-4:]
-    data = gzip.decompress(packed.read_bytes())
+    data = zstd.decompress(packed.read_bytes())
     place = data.rindex(carried)
-    packed.write_bytes(gzip.compress(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]))
+    packed.write_bytes(zstd.compress(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]))
     with pytest.raises(ParcelDamaged, match=f"{name} has other contents"):
         unpack(packed, target)
 
 
 def test_a_parcel_of_another_version_is_refused_as_such(packed: Path, target: Path) -> None:
-    data = gzip.decompress(packed.read_bytes()).replace(MAGIC, b"crucible-snapshot 1\n", 1)
-    packed.write_bytes(gzip.compress(data))
-    with pytest.raises(ParcelDamaged, match="another Crucible wrote it"):
-        unpack(packed, target)
+    data = zstd.decompress(packed.read_bytes()).replace(MAGIC, b"crucible-snapshot 2\n", 1)
+    # Earlier ones were packed by gzip.
+    for changed in (zstd.compress(data), gzip.compress(data)):
+        packed.write_bytes(changed)
+        with pytest.raises(ParcelDamaged, match="another Crucible wrote it"):
+            unpack(packed, target)
 
 
 def test_a_disk_of_more_layers_than_a_machine_can_have_is_refused(

@@ -1,6 +1,6 @@
 """A saved machine as one file: for carrying a snapshot elsewhere and taking it in again.
 
-A parcel is a gzip stream: a magic line, the length and the sha256 of a JSON header, the header, then for
+A parcel is a zstd stream: a magic line, the length and the sha256 of a JSON header, the header, then for
 each file its extents of data and an end mark. The header has the sha256 of every file, over its size and
 its extents. What is read may come from anywhere: names, sizes and offsets are checked before anything is
 written, and all contents before anything is used. That proves that a parcel is as it was packed, not by whom.
@@ -9,17 +9,15 @@ written, and all contents before anything is used. That proves that a parcel is 
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
 import json
 import os
 import re
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from crucible.backends.qemu import disks, memory, saved
 from crucible.errors import (
@@ -30,8 +28,16 @@ from crucible.errors import (
     TemplateDamaged,
 )
 
-MAGIC = b"crucible-snapshot 2\n"
+try:
+    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    from backports import zstd
+
+MAGIC = b"crucible-snapshot 3\n"
 _ANY_MAGIC = b"crucible-snapshot "
+_GZIP = b"\x1f\x8b"
+# The fastest that packs: images and memories are large, and mostly go to a disk beside.
+_LEVEL = 1
 _LARGEST_HEADER = 1 << 20
 _LARGEST_FILE = 1 << 41
 _EXTENT = struct.Struct(">QI")
@@ -64,7 +70,7 @@ def pack(directory: Path, target: Path, facts: dict[str, Any]) -> None:
     header = json.dumps({"facts": facts, "files": members}).encode()
     building = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with building.open("xb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as out:
+        with building.open("xb") as raw, zstd.ZstdFile(raw, "wb", level=_LEVEL) as out:
             out.write(MAGIC + struct.pack(">I", len(header)))
             out.write(hashlib.sha256(header).digest() + header)
             for path in paths:
@@ -84,7 +90,10 @@ def pack(directory: Path, target: Path, facts: dict[str, Any]) -> None:
 def unpack(source: Path, directory: Path) -> dict[str, Any]:
     """Fills an empty directory from a parcel and gives the facts it was packed with."""
     try:
-        with gzip.open(source, "rb") as stream:
+        with source.open("rb") as raw, zstd.ZstdFile(raw, "rb") as stream:
+            if raw.read(len(_GZIP)) == _GZIP:
+                raise ParcelDamaged("another Crucible wrote it")
+            raw.seek(0)
             facts, members = _read_header(stream)
             for member in members:
                 _unpack_file(stream, directory / member.name, member)
@@ -93,7 +102,7 @@ def unpack(source: Path, directory: Path) -> dict[str, Any]:
                 raise ParcelDamaged("it goes on after its end")
         saved.verify(directory)
         saved.describe(_redescribed(directory))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, zstd.ZstdError) as error:
         raise ParcelDamaged(str(error)) from error
     except (TemplateDamaged, StateDamaged) as error:
         raise ParcelDamaged(error.message) from error
@@ -113,7 +122,7 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _pack_file(path: Path, out: gzip.GzipFile) -> None:
+def _pack_file(path: Path, out: IO[bytes]) -> None:
     with path.open("rb") as file:
         for offset, data in _extents(file.fileno(), path.stat().st_size):
             out.write(_EXTENT.pack(offset, len(data)) + data)
@@ -127,7 +136,7 @@ def _extents(descriptor: int, size: int) -> Iterator[tuple[int, bytes]]:
             yield offset, data
 
 
-def _read_header(stream: gzip.GzipFile) -> tuple[dict[str, Any], list[Member]]:
+def _read_header(stream: IO[bytes]) -> tuple[dict[str, Any], list[Member]]:
     began = stream.read(len(MAGIC))
     if began != MAGIC:
         is_ours = began.startswith(_ANY_MAGIC)
@@ -168,7 +177,7 @@ def _check_members(members: list[Member]) -> None:
         raise ParcelDamaged("a file in it has no digest")
 
 
-def _unpack_file(stream: gzip.GzipFile, path: Path, member: Member) -> None:
+def _unpack_file(stream: IO[bytes], path: Path, member: Member) -> None:
     digest = hashlib.sha256(member.size.to_bytes(8, "big"))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -190,7 +199,7 @@ def _unpack_file(stream: gzip.GzipFile, path: Path, member: Member) -> None:
         raise ParcelDamaged(f"{path.name} has other contents than it was packed with")
 
 
-def _exactly(stream: gzip.GzipFile, count: int) -> bytes:
+def _exactly(stream: IO[bytes], count: int) -> bytes:
     data = stream.read(count)
     if len(data) != count:
         raise ParcelDamaged("it was cut short")
