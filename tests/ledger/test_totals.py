@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from sqlalchemy import Connection, event, text
 from tests.conftest import Run
 
 from crucible.ledger.ledger import Ledger
@@ -44,6 +46,35 @@ async def test_what_ends_a_turn_is_not_counted_again(ledger: Ledger, run: Run) -
     assert [(one.day, one.model, one.model_calls) for one in both] == [("1970-01-02", "p:one", 1)]
     late = partial(totals, user="ada", by="day", from_us=2 * DAY_US, model="p:one")
     assert ledger.database.look(late) == []
+
+
+async def test_sums_are_made_without_reading_the_entries(ledger: Ledger, run: Run) -> None:
+    """They are wide: what is added up of them lies beside them."""
+    await _fill(ledger)
+    plans: list[str] = []
+
+    def explained(connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":
+            # It would read a handful of rows one after the other.
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
+            connection.execute(text("SET LOCAL enable_bitmapscan = off"))
+            explain = "EXPLAIN "
+        else:
+            explain = "EXPLAIN QUERY PLAN "
+
+        def keep(_: object, cursor: Any, statement: str, values: Any, *rest: object) -> None:
+            if statement.lstrip().startswith("SELECT"):
+                cursor.execute(explain + statement, values)
+                plans.append(str(cursor.fetchall()))
+
+        event.listen(connection, "before_cursor_execute", keep)
+        totals(connection, user="ada", by="day-model", from_us=DAY_US)
+
+    ledger.database.look(explained)
+    (plan,) = plans
+    assert "ix_ledger_entries_totals" in plan
+    if ledger.database.place.startswith("sqlite"):
+        assert "COVERING INDEX ix_ledger_entries_totals (run=? AND started_us>?)" in plan
 
 
 async def test_pages_hold_what_is_wanted_of_one_user(ledger: Ledger, run: Run) -> None:

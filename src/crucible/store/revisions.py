@@ -15,6 +15,7 @@ CHAIN = (
     "0005_accounts",
     "0006_conversations",
     "0007_settings",
+    "0008_ledger",
 )
 HEAD = CHAIN[-1]
 DIRECTORY = Path(__file__).with_name("migrations")

@@ -46,4 +46,17 @@ entries = Table(
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     Column("signature", String(88), nullable=False),
+    # All that sums are made of: an entry itself is wide, and need not be read for them.
+    Index(
+        "ix_ledger_entries_totals",
+        "run",
+        "started_us",
+        "kind",
+        "model",
+        "tokens_in",
+        "tokens_out",
+        "tokens_cached",
+        "cost_micros",
+        "duration_us",
+    ),
 )
