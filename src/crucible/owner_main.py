@@ -60,6 +60,7 @@ def _serve(words: Sequence[str]) -> bool:
         has_accounts=way.has_accounts,
         is_signup_open=way.is_signup_open,
         oidc=way.oidc,
+        public_url=way.public_url,
     )
     return run_with_doors(config, address)
 

@@ -59,6 +59,7 @@ KEYS = {
         "tls_key": Key(kind=str, variable="CRUCIBLE_TLS_KEY"),
         "e2b_domain": Key(kind=str, variable="CRUCIBLE_E2B_DOMAIN"),
         "e2b_public": Key(kind=bool, variable="CRUCIBLE_E2B_PUBLIC"),
+        "public_url": Key(kind=str, variable="CRUCIBLE_PUBLIC_URL"),
         "accounts": Key(kind=bool, variable="CRUCIBLE_ACCOUNTS"),
         "signup": Key(kind=str, variable="CRUCIBLE_SIGNUP"),
         "oidc_issuer": Key(kind=str, variable="CRUCIBLE_OIDC_ISSUER"),

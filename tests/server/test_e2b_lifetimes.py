@@ -116,7 +116,7 @@ async def test_a_signed_address_takes_one_file_and_nothing_else(staged: Staged) 
     async with staged.client() as client:
         sandbox = await made(client)
     token, path = sandbox["envdAccessToken"], "/home/user/signed"
-    async with httpx.AsyncClient(base_url=staged.url) as anyone:
+    async with httpx.AsyncClient(base_url=staged.url, timeout=120) as anyone:
         file = {"file": ("signed", b"content")}
         future = int(time.time()) + 600
         sent = await anyone.post(

@@ -390,7 +390,9 @@ async def test_other_wires_know_whose_a_sandbox_is_by_the_token(victim: Victim) 
     for token in tokens:
         headers = {"Authorization": f"Bearer {token}", "X-API-Key": token}
         headers["OPEN-SANDBOX-API-KEY"] = token
-        async with httpx.AsyncClient(base_url=victim.stage.server.url, headers=headers) as client:
+        async with httpx.AsyncClient(
+            base_url=victim.stage.server.url, headers=headers, timeout=120
+        ) as client:
             answers = [await client.get(path) for path in lists]
             ones = [await client.get(path) for path in single]
         assert all(answer.status_code == 200 for answer in answers)

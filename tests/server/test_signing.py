@@ -171,7 +171,7 @@ async def test_behind_another_server_the_first_needs_the_code_too(
         tmp_path / "home", has_accounts=True, host_names=("crucible.test",)
     ) as server:
         sent = {name: value for name, value in headers.items() if value}
-        async with httpx.AsyncClient(base_url=server.url, headers=sent) as client:
+        async with httpx.AsyncClient(base_url=server.url, headers=sent, timeout=120) as client:
             fields = {"name": "mallory", "password": PASSWORD}
             answer = await client.post("/api/v1/auth/sign-up", json=fields)
             assert answer.json()["code"] == "code-refused"
@@ -199,7 +199,7 @@ async def test_a_cookie_that_somebody_else_chose_is_never_taken_over(peopled: Se
         answer = await page.sign("sign-up", name="ada", password=PASSWORD)
         assert chosen not in answer.headers["set-cookie"]
         twice = {"Cookie": f"crucible_session={chosen}; crucible_session={page.cookie}"}
-        async with httpx.AsyncClient(base_url=peopled.url, headers=twice) as client:
+        async with httpx.AsyncClient(base_url=peopled.url, headers=twice, timeout=120) as client:
             assert (await client.get("/api/v1/sandboxes")).status_code == 401
 
 
@@ -426,7 +426,7 @@ async def test_who_is_disabled_or_removed_is_out_at_once_with_their_tokens(peopl
         assert isinstance(told, dict)
         made = await bob.ask("POST", "/tokens", json={"name": "mine", "scope": "run"})
         headers = {"Authorization": f"Bearer {made.json()['token']}"}
-        async with httpx.AsyncClient(base_url=peopled.url, headers=headers) as program:
+        async with httpx.AsyncClient(base_url=peopled.url, headers=headers, timeout=120) as program:
             assert (await program.get("/api/v1/auth")).json()["user"]["id"] == told["id"]
             answer = await ada.ask("PATCH", f"/users/{told['id']}", json={"disabled": True})
             assert answer.json()["disabled"] is True
@@ -460,7 +460,7 @@ async def test_a_user_gives_tokens_no_more_than_they_have(peopled: Server) -> No
         assert (await ada.ask("GET", "/tokens")).json()["items"] == []
         assert (await ada.ask("DELETE", f"/tokens/{made['id']}")).status_code == 404
         headers = {"Authorization": f"Bearer {made['token']}"}
-        async with httpx.AsyncClient(base_url=peopled.url, headers=headers) as program:
+        async with httpx.AsyncClient(base_url=peopled.url, headers=headers, timeout=120) as program:
             assert (await program.post("/api/v1/tokens", json={"name": "u"})).status_code == 403
             assert (await program.get("/api/v1/users")).status_code == 403
         assert (await bob.ask("DELETE", f"/tokens/{made['id']}")).status_code == 204
@@ -472,5 +472,5 @@ async def test_a_session_of_one_mode_is_none_in_another(tmp_path: Path) -> None:
         cookie = page.cookie
     async with serving(tmp_path / "home", has_accounts=True) as server:
         headers = {"Cookie": f"crucible_session={cookie}"}
-        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=120) as client:
             assert (await client.get("/api/v1/sandboxes")).status_code == 401

@@ -33,9 +33,13 @@ class OidcSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """`is_loopback` tells that nobody but this machine's programs reach the address."""
+    """`is_loopback` tells that nobody but this machine's programs reach the address.
+
+    `public_url` is where browsers find us behind another server, as an origin; "" if they come to us themselves.
+    """
 
     mode: Mode = Mode.LOCAL
     is_signup_open: bool = False
     is_loopback: bool = True
     oidc: OidcSettings | None = None
+    public_url: str = ""

@@ -9,6 +9,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from crucible.errors import RequestForged
+from crucible.server.domain import domain_of
 
 NAME = "crucible_session"
 CSRF_HEADER = "X-Crucible-CSRF"
@@ -46,6 +47,9 @@ def clear_cookie(response: Response, connection: HTTPConnection) -> None:
 
 
 def is_secure(connection: HTTPConnection) -> bool:
+    """By what was set and by the connection itself: what a header says of it is not asked."""
+    if domain_of(connection).access.public_url.startswith("https:"):
+        return True
     return connection.scope.get("scheme") in ("https", "wss")
 
 

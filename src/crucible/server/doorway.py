@@ -33,6 +33,7 @@ _LONGEST_VALUE = 512
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _DOMAIN = re.compile(rf"((?:{_LABEL}\.)*{_LABEL})(?::([1-9][0-9]{{0,4}}))?\Z")
 _LONGEST_DOMAIN = 180
+_PUBLIC = re.compile(rf"(https?)://((?:{_LABEL}\.)*{_LABEL})(?::([1-9][0-9]{{0,4}}))?\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Doorway:
     has_accounts: bool = False
     is_signup_open: bool = False
     oidc: OidcSettings | None = None
+    public_url: str = ""
 
 
 def doorway(
@@ -77,6 +79,7 @@ def doorway(
         has_accounts=has_accounts,
         is_signup_open=_is_signup_open(given),
         oidc=_oidc(given) if has_accounts else None,
+        public_url=_public_url(given),
     )
 
 
@@ -121,6 +124,23 @@ def _e2b(given: Mapping[str, Given], *, is_public: bool) -> E2bDomain | None:
         return None
     name, port = parse_domain(found.text, found.origin)
     return E2bDomain(name=name, port=port, is_public=is_public)
+
+
+def _public_url(given: Mapping[str, Given]) -> str:
+    """As a browser writes an origin: small letters, no path, no port that goes without saying."""
+    found = given.get("CRUCIBLE_PUBLIC_URL")
+    if found is None:
+        return ""
+    text = found.text.lower().removesuffix("/")
+    match = _PUBLIC.match(text) if len(text) <= _LONGEST_DOMAIN else None
+    port = int(match[3] or 0) if match else 0
+    if match is None or port > 65535 or (match[1] == "http" and match[2] not in LOOPBACK):
+        raise BadSetting(
+            f"{found.origin} is {found.text[:80]!r}",
+            hint="It is an address such as https://crucible.example.com; http is for this machine alone",
+        )
+    is_usual = port == {"https": 443, "http": 80}[match[1]]
+    return f"{match[1]}://{match[2]}" + (f":{port}" if port and not is_usual else "")
 
 
 def _is_signup_open(given: Mapping[str, Given]) -> bool:

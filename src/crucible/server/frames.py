@@ -11,6 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 
 from crucible.conversations.names import safe_name
+from crucible.server.domain import domain_of
 
 # The charts of Plotly name its script at its maker's address; ours is served here.
 PLOTLY = "/frames/plotly.min.js"
@@ -45,7 +46,9 @@ def headers_for(
 def policy(request: Request) -> str:
     """Nothing but what is in the document itself, and the one script that draws charts."""
     host = request.headers.get("host", "")
-    plotly = f" {request.url.scheme}://{host}{PLOTLY}" if _HOST.fullmatch(host) else ""
+    own = f"{request.url.scheme}://{host}" if _HOST.fullmatch(host) else ""
+    own = domain_of(request).access.public_url or own
+    plotly = f" {own}{PLOTLY}" if own else ""
     return (
         "sandbox allow-scripts; default-src 'none'; "
         f"script-src 'unsafe-inline'{plotly}; style-src 'unsafe-inline'; "

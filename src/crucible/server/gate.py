@@ -43,7 +43,7 @@ _FAILURES_PER_SECOND = 10
 class Rules:
     """What holds for one listener. `trusts_peer`: nobody but the user whose sandboxes these are can reach it.
 
-    Beneath `domain` are names that a wire may have for its own.
+    Beneath `domain` are names that a wire may have for its own. At `public_url` is another server, which asks us.
     """
 
     trusts_peer: bool = False
@@ -51,6 +51,7 @@ class Rules:
     host_names: Collection[str] = ()
     requests_per_second: int = 0
     domain: str = ""
+    public_url: str = ""
 
 
 class Gate:
@@ -117,7 +118,7 @@ class Gate:
             hosts.check_host(connection, rules.host_names)
         if wire.shows is None:
             # Frames without an origin load files of the pages, which are the same for everybody.
-            hosts.check_origin(connection)
+            hosts.check_origin(connection, rules.public_url)
         if wire.places is None and connection.scope["path"] in PUBLIC:
             connection.state.caller = ANYBODY
             return

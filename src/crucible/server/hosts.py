@@ -43,12 +43,18 @@ def label_beneath(connection: HTTPConnection, domain: str) -> str | None:
     return label if label and "." not in label else None
 
 
-def check_origin(connection: HTTPConnection) -> None:
-    """Programs send no Origin. A browser does, and only pages that this server itself showed may call."""
+def check_origin(connection: HTTPConnection, public_url: str = "") -> None:
+    """Programs send no Origin. A browser does, and only pages that this server itself showed may call.
+
+    Behind another server the Host may be that one's or ours. What a browser says is the public address, whole: a page
+    that came there without TLS is none of ours.
+    """
     origin = connection.headers.get("origin")
-    if origin is None:
+    if origin is None or (public_url and origin.lower() == public_url):
         return
-    if urlsplit_netloc(origin) != connection.headers.get("host", "").lower():
+    place = urlsplit_netloc(origin)
+    is_public = bool(public_url) and place == urlsplit(public_url).netloc
+    if is_public or place != connection.headers.get("host", "").lower():
         raise Forbidden(f"The Origin {origin[:_LONGEST]!r} is not this server")
 
 

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -55,6 +56,7 @@ class Address:
     has_accounts: bool = False
     is_signup_open: bool = False
     oidc: OidcSettings | None = None
+    public_url: str = ""
 
     @property
     def access(self) -> Access:
@@ -64,9 +66,19 @@ class Address:
             is_signup_open=self.is_signup_open,
             is_loopback=self.host in LOOPBACK,
             oidc=self.oidc,
+            public_url=self.public_url,
         )
 
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        return (urlsplit(self.public_url).hostname or "",) if self.public_url else ()
+
     def __post_init__(self) -> None:
+        if not self.needs_token and self.public_url:
+            raise BadSetting(
+                f"Whoever reaches {self.public_url} would be let in without being known",
+                hint="Leave out --no-auth, or CRUCIBLE_PUBLIC_URL",
+            )
         if not self.needs_token and self.has_accounts:
             raise BadSetting(
                 "With accounts nobody comes in without being known",
@@ -111,10 +123,14 @@ class HttpDoors:
             address = self._address
             sock = _tcp_socket(address)
             self.url = _url(sock, "http" if self._certificate is None else "https")
-            self.domain.url = _browser_url(self.url, address)
+            self.domain.url = address.public_url or _browser_url(self.url, address)
             rules = Rules(
                 needs_token=address.needs_token,
-                host_names=frozenset(name.lower() for name in (address.host, *address.host_names)),
+                host_names=frozenset(
+                    name.lower()
+                    for name in (address.host, *address.host_names, *address.public_names)
+                ),
+                public_url=address.public_url,
                 requests_per_second=address.requests_per_second,
                 domain=address.e2b.name if address.e2b is not None else "",
             )

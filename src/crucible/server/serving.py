@@ -78,7 +78,8 @@ class _Announced:
             _say(f"Serving on {place}")
 
     async def _tell_how_to_enter(self, domain: Domain) -> None:
-        if not domain.access.is_loopback and self._doors.url.startswith("http:"):
+        is_plain = self._doors.url.startswith("http:") and not domain.access.public_url
+        if not domain.access.is_loopback and is_plain:
             _say(
                 "Without TLS everybody on the way can read passwords, cookies and tokens;"
                 " give --tls-cert and --tls-key, or put a server with TLS before this one"

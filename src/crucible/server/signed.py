@@ -57,6 +57,7 @@ def needs_code(request: Request, domain: Domain) -> bool:
     """Whether others than this machine's own programs could be the first to sign up."""
     is_near = (
         domain.access.is_loopback
+        and not domain.access.public_url
         and address_of(request) in LOOPBACK
         and hosts.is_loopback(request)
         and not any(name in request.headers for name in _FORWARDED)

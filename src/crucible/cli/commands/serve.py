@@ -39,6 +39,7 @@ def _address(arguments: Arguments) -> Address:
         has_accounts=way.has_accounts,
         is_signup_open=way.is_signup_open,
         oidc=way.oidc,
+        public_url=way.public_url,
     )
 
 

@@ -38,7 +38,7 @@ async def begin(id: ProviderId, request: Request, domain: TheDomain) -> Redirect
     oidc = _oidc(domain, id)
     try:
         begin_attempt(request, domain)
-        departure = await oidc.begin(_back(request, id))
+        departure = await oidc.begin(_back(request, domain, id))
     except CrucibleError as error:
         return _refused(error)
     response = RedirectResponse(departure.url, status_code=303)
@@ -101,8 +101,10 @@ def _oidc(domain: Domain, id: str) -> Oidc:
     return domain.oidc
 
 
-def _back(request: Request, id: str) -> str:
-    """Under the name that the browser called, which the gate has found to be one of ours."""
+def _back(request: Request, domain: Domain, id: str) -> str:
+    """At the public address, if one is set; else under the name that the browser called, which is one of ours."""
+    if public := domain.access.public_url:
+        return f"{public}{PREFIX}/auth/oidc/{id}/back"
     host = request.headers.get("host", "")
     if not host:
         raise Forbidden("The request has no Host")
