@@ -183,17 +183,20 @@ async def engine(service: Service, books: Books | None = None) -> Engine:
     return made
 
 
-def may_have_open_turns(config: Config) -> bool:
-    """Whether an engine before may have left turns under way, which somebody has to take up."""
+def may_have_left_work(config: Config) -> bool:
+    """Whether an engine before may have left turns under way, or what is to be purged: somebody has to take it up."""
     from crucible.agent.keeping.looking import may_have_open_turns
+    from crucible.conversations.looking import may_have_leftovers
     from crucible.store.names import SESSIONS_VARIABLE, VARIABLE
     from crucible.user_file import gather
 
     given = gather(os.environ, only="database")
     texts = {name: one.text for name in (SESSIONS_VARIABLE, VARIABLE) if (one := given.get(name))}
-    return may_have_open_turns(
-        config.home, store=texts.get(SESSIONS_VARIABLE, ""), database=texts.get(VARIABLE, "")
+    database = texts.get(VARIABLE, "")
+    is_open = may_have_open_turns(
+        config.home, store=texts.get(SESSIONS_VARIABLE, ""), database=database
     )
+    return is_open or may_have_leftovers(config.home, database)
 
 
 def _engine_parts(service: Service, books: Books | None = None) -> Parts:

@@ -29,7 +29,7 @@ def test_the_program_has_an_engine_that_talks(
     monkeypatch.setenv("LLM_PROVIDER", "scripted")
     monkeypatch.setenv("CRUCIBLE_CONFIG", "/dev/null")
     config = Config(home=tmp_path)
-    assert not assemble.may_have_open_turns(config)
+    assert not assemble.may_have_left_work(config)
 
     async def play() -> None:
         service = Service(assemble.manager(config))
@@ -41,7 +41,7 @@ def test_the_program_has_an_engine_that_talks(
             assert answer.text
         finally:
             await engine.close()
-        assert not assemble.may_have_open_turns(config), "no turn is under way"
+        assert not assemble.may_have_left_work(config), "no turn is under way"
         again = await assemble.engine(service)
         try:
             assert [one.id for one in await again.sessions()] == [session.id]
@@ -92,7 +92,7 @@ def test_a_database_that_the_users_file_names_may_have_sessions(
     path = tmp_path / "config.toml"
     path.write_text('[database]\nurl = "postgresql://somewhere/else"\n')
     monkeypatch.setenv("CRUCIBLE_CONFIG", str(path))
-    assert assemble.may_have_open_turns(Config(home=tmp_path / "home"))
+    assert assemble.may_have_left_work(Config(home=tmp_path / "home"))
 
 
 @pytest.mark.parametrize("store", ["sql", "files"])
@@ -141,7 +141,7 @@ def test_to_ask_for_open_turns_loads_no_engine(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from crucible import assemble;"
         "from crucible.config import Config;"
-        f"assemble.may_have_open_turns(Config(home=Path({str(tmp_path)!r})));"
+        f"assemble.may_have_left_work(Config(home=Path({str(tmp_path)!r})));"
         "sys.exit(bool({'sqlalchemy', 'pydantic', 'crucible.agent.engine'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

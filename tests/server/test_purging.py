@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 
 import pytest
 from tests.agent.scenes import Say
 from tests.server.agent_stage import Stage
 from tests.server.chatting import API, said, upload
+from tests.server.conftest import serving
 
+from crucible.books import open_books
 from crucible.conversations.conversations import UNDO_S, Conversations
+from crucible.conversations.looking import may_have_leftovers
 from crucible.conversations.purging import sweep
 from crucible.conversations.uploads import UNUSED_S
 from crucible.errors import ContentGone, SessionMissing
@@ -70,3 +75,38 @@ async def test_one_whose_session_is_gone_is_forgotten(stage: Stage) -> None:
     await known.create("ses-lost", "local", title="Lost")
     await sweep(known, stage.scene.engine, stage.ledger)
     assert await known.ids() == []
+
+
+async def test_what_was_deleted_is_looked_for_when_the_doors_open(stage: Stage) -> None:
+    """Nobody needs to ask for a session first: one look at the database tells whether there is work."""
+    home, place = stage.books.home, f"sqlite:///{stage.books.home / 'ledger.db'}"
+    stage.play(Say(text="One."), Say(text="Two."))
+    async with stage.server.client() as http:
+        id = (await said(http, "Hello"))["conversation"]
+        assert not may_have_leftovers(home, place)
+        await http.delete(f"{API}/conversations/{id}")
+        assert may_have_leftovers(home, place)
+        await http.post(f"{API}/conversations/{id}/restore")
+        assert not may_have_leftovers(home, place)
+        file = (await upload(http, "a.txt", b"x")).json()["id"]
+        assert may_have_leftovers(home, place), "a file that no turn has used"
+        await said(http, "Use", attachments=[file])
+        assert not may_have_leftovers(home, place)
+    assert may_have_leftovers(home, "postgresql://somewhere/else"), "it cannot be looked at"
+    assert not may_have_leftovers(home / "none")
+
+
+async def test_doors_that_open_purge_what_is_due(tmp_path: Path) -> None:
+    """With the real engine, which nobody asks for anything."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    books = open_books(home)
+    kept = Conversations(
+        books.database, uploads=home / "uploads", now=lambda: time.time() - 2 * UNDO_S
+    )
+    await kept.create("b" * 16, "local", title="Old", prompt="Hello")
+    await kept.throw_away("b" * 16, "local")
+    async with serving(home), asyncio.timeout(300):
+        while await kept.ids():  # noqa: ASYNC110 - nobody could wake us
+            await asyncio.sleep(0.05)
+    await books.close()

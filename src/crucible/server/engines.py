@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class LazyEngine:
     """One engine for all callers; who comes while it is made waits with the others.
 
-    `was_left` tells whether a holder before us may have left sessions in the middle of a turn; `tidy` is what
-    goes on beside the engine as long as it is there.
+    `was_left` tells whether a holder before us may have left sessions in the middle of a turn, or something to purge;
+    `tidy` is what goes on beside the engine as long as it is there.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ def engine_of(service: Service, books: LazyBooks) -> LazyEngine:
         return await engine(service, await books.get())
 
     def was_left() -> bool:
-        from crucible.assemble import may_have_open_turns
+        from crucible.assemble import may_have_left_work
 
-        return may_have_open_turns(service.manager.config)
+        return may_have_left_work(service.manager.config)
 
     async def tidy(engine: Engine) -> None:
         from crucible.conversations.purging import keep_clean

@@ -6,15 +6,11 @@ A session that no turn is under way in needs nobody: it is loaded when somebody 
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
-from urllib.parse import quote, unquote
 
-from crucible.store.names import FILE_NAME
+from crucible.store.glancing import may_have
 
 _OPEN = "SELECT 1 FROM agent_sessions WHERE json_extract(head, '$.turn') IS NOT NULL LIMIT 1"
-_KNOWN_BY = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'agent_sessions'"
-_SQLITE = "sqlite:///"
 _LARGEST_HEAD = 64 << 20
 
 
@@ -27,28 +23,7 @@ def may_have_open_turns(home: Path, *, store: str = "", database: str = "") -> b
         return any(_is_open(head) for head in (home / "sessions").glob("*/session.json"))
     if store not in ("", "sql"):
         return True
-    if not database:
-        return _has_open_turns(home / FILE_NAME)
-    return not database.startswith(_SQLITE) or _has_open_turns(
-        Path(unquote(database.removeprefix(_SQLITE)))
-    )
-
-
-def _has_open_turns(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=5.0)
-    except sqlite3.Error:
-        return True
-    try:
-        if connection.execute(_KNOWN_BY).fetchone() is None:
-            return False
-        return connection.execute(_OPEN).fetchone() is not None
-    except sqlite3.Error:
-        return True
-    finally:
-        connection.close()
+    return may_have(home, database, table="agent_sessions", query=_OPEN)
 
 
 def _is_open(head: Path) -> bool:
