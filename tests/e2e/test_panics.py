@@ -28,8 +28,10 @@ pytestmark = pytest.mark.vm
 # As little as brings the end soon; with less than that, a kernel looks for memory for very long first.
 MEMORY_MIB = 256
 PANICS = "sysctl.vm.panic_on_oom=2 sysctl.kernel.panic_on_unrecovered_nmi=1 unknown_nmi_panic"
-GREED = "held = []\nwhile True: held.append(bytearray(1 << 20))"
-HOG = ("python3", "-c", f"print('began', flush=True)\n{GREED}")
+# Taken by the kernel itself, in one go. A program that takes piece after piece is read again from its disk at every
+# step when hardly any room is left, and a kernel looks on at that for minutes.
+GREED = "mmap.mmap(-1, 1 << 30, flags=0xC022)  # private, anonymous, not reserved, filled at once"
+HOG = ("python3", "-c", f"import mmap\nprint('began', flush=True)\n{GREED}")
 # Where memory lacks first is the kernel's affair: in the first program, that ends, and the kernel panics of that.
 REASON = re.compile(
     r"panicked: (Out of memory: compulsory panic_on_oom is enabled|Attempted to kill init! exitcode=0x\w+)"

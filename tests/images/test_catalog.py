@@ -28,12 +28,14 @@ def make_image(home: Path, name: str, text: str = "squash") -> Image:
     return catalog.load_image(home, name)
 
 
-def make_kernel(home: Path) -> None:
+def make_kernel(home: Path, **further: bytes) -> None:
     shelf = home / "kernels"
     with bundle.workplace(shelf) as work:
         content = work / "kernel"
         (content / "modules").mkdir(parents=True)
         (content / "vmlinuz").write_bytes(b"bzImage")
+        for name, data in further.items():
+            (content / name).write_bytes(data)
         (content / "modules" / "00-virtio.ko").write_bytes(b"elf")
         facts: bundle.Facts = {"version": "6.1", "modules": ("modules/00-virtio.ko",)}
         bundle.publish(content, shelf, facts=facts, name="6.1")
@@ -138,3 +140,18 @@ def test_a_changed_module_is_seen_by_verify(tmp_path: Path) -> None:
     kernel.load_kernel(tmp_path)
     with pytest.raises(KernelMissing, match="changed"):
         kernel.verify_kernel(tmp_path)
+
+
+def test_a_kernel_that_was_unpacked_is_known_and_guarded_like_the_rest(tmp_path: Path) -> None:
+    make_kernel(tmp_path)
+    assert kernel.load_kernel(tmp_path).unpacked is None
+    make_kernel(tmp_path, vmlinux=b"elf")
+    unpacked = kernel.load_kernel(tmp_path).unpacked
+    assert unpacked is not None
+    assert unpacked.read_bytes() == b"elf"
+    unpacked.write_bytes(b"ELF")
+    with pytest.raises(KernelMissing, match="vmlinux has been changed"):
+        kernel.verify_kernel(tmp_path)
+    unpacked.write_bytes(b"el")
+    with pytest.raises(KernelMissing, match="vmlinux has 2 bytes"):
+        kernel.load_kernel(tmp_path)

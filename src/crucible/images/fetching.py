@@ -10,9 +10,10 @@ from crucible.errors import BuildFailed, KernelMissing
 from crucible.images import bundle, modules
 from crucible.images.apt import Apt, open_apt
 from crucible.images.commands import output_of
-from crucible.images.kernel import Kernel, kernel_of, load_kernel, shelf_of
+from crucible.images.kernel import UNPACKED, Kernel, kernel_of, load_kernel, shelf_of
 from crucible.images.lock import held
 from crucible.images.report import Report
+from crucible.images.unpacking import unpacked
 from crucible.system import machine
 
 _STAGE = "kernel"
@@ -42,7 +43,7 @@ def fetch_kernel(home: Path, *, report: Report) -> Kernel:
 
 
 def _unpack(work: Path, content: Path, report: Report) -> str:
-    """Downloads the packages and lays `vmlinuz` and the modules out in `content`."""
+    """Downloads the packages and lays `vmlinuz`, unpacked too, and the modules out in `content`."""
     apt = open_apt(work / "apt", report=report, stage=_STAGE)
     image, version = _newest_image(apt)
     tree = work / "tree"
@@ -52,7 +53,9 @@ def _unpack(work: Path, content: Path, report: Report) -> str:
         report(_STAGE, f"downloading {package}")
         output_of(["dpkg-deb", "-x", str(apt.download(package, work)), str(tree)])
     content.mkdir()
-    shutil.copyfile(tree / "boot" / f"vmlinuz-{version}", content / "vmlinuz")
+    packed = shutil.copyfile(tree / "boot" / f"vmlinuz-{version}", content / "vmlinuz")
+    if kernel := unpacked(packed.read_bytes()):
+        (content / UNPACKED).write_bytes(kernel)
     report(_STAGE, "choosing the modules the guest needs")
     (content / "modules").mkdir()
     chosen = modules.collect(_modules_tree(tree, version), machine())

@@ -9,13 +9,19 @@ from crucible.images import bundle
 from crucible.images.bundle import Bundle, BundleDamaged
 from crucible.values import dataclass
 
+UNPACKED = "vmlinux"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """`modules` are in load order; `digest` changes with any byte of any of the files."""
+    """`modules` are in load order; `digest` changes with any byte of any of the files.
+
+    `unpacked` is the same kernel where it could be taken out of the file it comes in.
+    """
 
     version: str
     vmlinuz: Path
+    unpacked: Path | None = None
     modules: tuple[Path, ...]
     digest: str
 
@@ -50,10 +56,12 @@ def _load(home: Path) -> Bundle:
 
 
 def kernel_of(found: Bundle) -> Kernel:
+    has_unpacked = any(file.name == UNPACKED for file in found.files)
     try:
         return Kernel(
             version=found.fact("version"),
             vmlinuz=found.path / "vmlinuz",
+            unpacked=found.path / UNPACKED if has_unpacked else None,
             modules=tuple(found.path / name for name in found.facts_listed("modules")),
             digest=found.digest,
         )

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 # For a device: one that does not work as a rule keeps silent for ever.
 _PROBE_DEADLINE_S = 8.0
 _ADOPT_DEADLINE_S = 60.0
-_TEMPLATE_GENERATION = 8
+_TEMPLATE_GENERATION = 9
 
 
 class QemuBackend:

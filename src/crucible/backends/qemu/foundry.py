@@ -157,8 +157,11 @@ class Foundry:
     def _boot_files(self) -> BootFiles:
         from crucible.images.initramfs import initramfs_for
 
+        kernel = self.kernel.vmlinuz
+        if self.accelerator is Accelerator.TCG and self.kernel.unpacked is not None:
+            kernel = self.kernel.unpacked
         return BootFiles(
-            kernel=self.kernel.vmlinuz,
+            kernel=kernel,
             initramfs=initramfs_for(self.home, self.agent, self.kernel),
             tsc_khz=self.host.tsc_khz,
         )
