@@ -35,7 +35,8 @@ async def lines_of(process: asyncio.subprocess.Process) -> AsyncIterator[dict[st
 @pytest.mark.timeout(1500)  # twenty verbs, on a machine that others use too
 @pytest.mark.parametrize(
     "version, style",
-    [(NEWEST, "sync"), (NEWEST, "async"), (MIDDLE, "sync"), (OLDEST, "async")],
+    # Each verb that there is in both styles, by releases that have it.
+    [(NEWEST, "async"), (MIDDLE, "sync"), (OLDEST, "async")],
 )
 async def test_every_verb_of_a_client_works(server: Server, version: str, style: str) -> None:
     key = server.token(Scope.RUN)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import json
-import sysconfig
-import tarfile
-from collections.abc import AsyncIterator, Collection, Iterator
-from importlib import metadata
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 from tests.agent.tool_claims import Bench
 from tests.conftest import Run
-from tests.mcp import servers
+from tests.mcp import plain_server
 from tests.providers.turns import Turn, Use
 from tests.vm.outside import outside
 from tests.vm.turn_stage import TurnStage, a_session, told_results, turn_stage
@@ -34,12 +29,12 @@ from crucible.sandbox.spec import SandboxSpec
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("run")]
 
 MODEL = "anthropic:claude-sonnet-4-6"
-PACKAGES = "/opt/packages"
+PROGRAM = "/opt/server.py"
+SERVER = Path(plain_server.__file__).read_bytes()
 INSIDE = McpServer(
     name="inside",
-    command=("python3", f"{PACKAGES}/servers.py"),
-    environment={"PYTHONPATH": PACKAGES, "GIVEN": "to the server"},
-    # A translated machine takes its time to load the SDK.
+    command=("python3", PROGRAM),
+    environment={"GIVEN": "to the server"},
     timeout_s=600,
 )
 ABSENT = McpServer(name="absent", command=("no-such-server",))
@@ -167,8 +162,10 @@ async def test_a_skills_request_goes_out_by_the_sandboxs_way_or_not_at_all(
         assert request.endswith(b'\r\n\r\n{"more": [1]}')
 
 
-async def test_a_server_of_the_official_sdk_runs_in_the_sandbox(stage: TurnStage) -> None:
-    await _install_sdk(stage)
+async def test_a_server_runs_in_the_sandbox_as_long_as_its_session(stage: TurnStage) -> None:
+    await stage.says("mkdir -p /opt")
+    files = stage.sandbox.held.machine.files
+    await files.write(PROGRAM.encode(), SERVER)
     async with a_session(stage, MODEL, skills=()) as session:
         answer = await stage.ask(
             session,
@@ -185,7 +182,7 @@ async def test_a_server_of_the_official_sdk_runs_in_the_sandbox(stage: TurnStage
         )
         assert (answer.end, answer.text) == ("done", "Ran."), answer
         offered = [tool["name"] for tool in stage.server.requests[0].body["tools"]]
-        assert {"bash", "mcp__inside__add", "mcp__inside__picture"} <= set(offered)
+        assert {"bash", "mcp__inside__add", "mcp__inside__variable"} <= set(offered)
         total, given, failed, unfit = told_results(stage.server.requests[-1])
         assert (total, given) == ("42", "to the server")
         assert "this always fails" in failed
@@ -198,9 +195,9 @@ async def test_a_server_of_the_official_sdk_runs_in_the_sandbox(stage: TurnStage
         assert len(notices) == 1
         assert "no tools of MCP server 'absent'" in notices[0]
         assert "no-such-server" in notices[0]
-        assert b"packages/servers.py" in await Bench(stage.place).processes()
+        assert PROGRAM.encode() in await Bench(stage.place).processes()
     async with asyncio.timeout(240):
-        await Bench(stage.place).nothing_runs("packages/servers.py")
+        await Bench(stage.place).nothing_runs(PROGRAM)
 
 
 async def _until_end(stage: TurnStage, session: str) -> AsyncIterator[Any]:
@@ -208,45 +205,3 @@ async def _until_end(stage: TurnStage, session: str) -> AsyncIterator[Any]:
         yield event
         if event.kind == "turn-ended":
             return
-
-
-async def _install_sdk(stage: TurnStage) -> None:
-    """As it is installed here: a sandbox of the tests reaches no index of packages, and has the same Python."""
-    version = await stage.says(
-        "python3 -c 'import sysconfig; print(sysconfig.get_config_var(\"SOABI\"))'"
-    )
-    assert version.strip() == sysconfig.get_config_var("SOABI"), "packages of another Python"
-    files = stage.sandbox.held.machine.files
-    await files.mkdir(PACKAGES.encode(), parents=True)
-    await files.tar_in(PACKAGES.encode(), _pieces(await asyncio.to_thread(_packed)))
-
-
-def _packed() -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
-        archive.add(servers.__file__, arcname="servers.py")
-        site = Path(sysconfig.get_path("purelib"))
-        for name in sorted(_of_sdk({}, "mcp")):
-            archive.add(site / name, arcname=name)
-    return made.getvalue()
-
-
-def _of_sdk(found: dict[str, set[str]], package: str, extras: Collection[str] = ()) -> set[str]:
-    """The files and directories of a package and of all that it needs."""
-    name = package.lower()
-    if name not in found:
-        distribution = metadata.distribution(name)
-        tops = {Path(str(file)).parts[0] for file in distribution.files or ()}
-        found[name] = {top for top in tops if top not in ("..", "__pycache__")}
-        for text in distribution.requires or ():
-            needed = Requirement(text)
-            if needed.marker is None or any(
-                needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)
-            ):
-                _of_sdk(found, needed.name, needed.extras)
-    return set().union(*found.values())
-
-
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(data), 1 << 16):
-        yield data[start : start + (1 << 16)]
