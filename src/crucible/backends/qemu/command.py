@@ -25,7 +25,7 @@ _SECCOMP = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=d
 # Everything the emulator can do, less what costs more than it brings: five levels of page tables,
 # and the string instructions that it carries out byte by byte when a program is told they are fast.
 _EMULATED_CPU = {"x86_64": "max,-la57,-erms,-fsrm", "aarch64": "max"}
-# What an emulated processor would have to translate anew in every copy, and nobody misses; nor the tests of its ciphers,
+# What an emulated processor would have to translate anew in every copy, and nobody misses; nor the tests of ciphers,
 # half of what a kernel does to boot. The last word is no kernel's: it becomes part of the agent's environment.
 _KERNEL_WORDS = (
     "panic=-1 quiet mitigations=off random.trust_cpu=on init_on_alloc=0 init_on_free=0 audit=0"
