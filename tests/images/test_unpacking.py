@@ -106,7 +106,7 @@ def test_a_host_without_the_library_goes_on_without(monkeypatch: pytest.MonkeyPa
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
-    monkeypatch.setattr(unpacking.ctypes, "CDLL", missing)
+    monkeypatch.setattr("ctypes.CDLL", missing)
     assert unpacked(bzimage(PACKED["lz4"])) is None
     assert unpacked(bzimage(PACKED["zstd"])) is None
 
