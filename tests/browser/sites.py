@@ -114,7 +114,10 @@ def start_chromium(playwright: Playwright) -> Browser:
 @contextmanager
 def browsing(browser: Browser, site: Site, **options: Any) -> Iterator[Page]:
     """A browser that nobody has used yet, and its first page. What fails in a page fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, **options)
+    context = browser.new_context(
+        # Movements are drawn by the processor here, picture by picture.
+        viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options
+    )  # fmt: skip
     context.set_default_timeout(PATIENCE_MS)
     try:
         yield watched(context, site)
@@ -158,19 +161,22 @@ def is_over(page: Page) -> None:
 
 
 def keep(page: Page, name: str) -> None:
-    """A picture for people to look at."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    """A picture for people to look at, where somebody made a directory for them."""
+    if SCREENSHOTS.exists():
+        page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def axe_source() -> str:
     return (ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
-def check_accessible(page: Page, where: str) -> None:
-    """axe finds nothing serious."""
+def check_accessible(page: Page, where: str, *rules: str) -> None:
+    """axe finds nothing serious: by all its rules, or by those named."""
     page.evaluate(axe_source())
-    told = page.evaluate("() => axe.run(document, {resultTypes: ['violations'], iframes: false})")
+    options: dict[str, Any] = {"resultTypes": ["violations"], "iframes": False}
+    if rules:
+        options["runOnly"] = rules
+    told = page.evaluate("(options) => axe.run(document, options)", options)
     serious = [
         f"{where}: {one['id']} ({one['impact']}): "
         + "; ".join(node["html"][:160] for node in one["nodes"][:3])
