@@ -1,4 +1,4 @@
-"""Makes this checkout able to run: the host's packages and `.venv`. `environment.py packages | run | dev`
+"""Makes this checkout able to run: the host's packages and `.venv`. `environment.py packages [run | dev] | run | dev`
 
 Runs on the host's own Python with nothing installed. Each part is skipped when it was done from the same inputs, so it
 can be interrupted anywhere and called again.
@@ -100,9 +100,45 @@ def build_pages() -> None:
 
 
 @contextmanager
+def packages_meanwhile(kind: str) -> Iterator[None]:
+    """Installs what the host lacks beside what is done in the block, unless that needs it or it cannot be done."""
+    packages = _missing_packages(kind)
+    can_wait = packages and "python3-venv" not in packages
+    if not (can_wait and system.has_apt() and _root_prefix() is not None):
+        install_packages(kind)
+        yield
+        return
+    with _meanwhile([sys.executable, __file__, "packages", kind], "The system packages"):
+        yield
+
+
+@contextmanager
+def pages_meanwhile() -> Iterator[None]:
+    """Builds the pages beside what is done in the block, where Node is there already.
+
+    What goes wrong with them is met again, and told, by the step that wants them.
+    """
+    if not web.has_node():
+        yield
+        return
+    words = [sys.executable, str(ROOT / "scripts" / "web.py"), "build"]
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run_quietly, words, may_fail=True)
+        yield
+
+
+@contextmanager
 def clients_meanwhile() -> Iterator[None]:
-    """Installs clients of other products, for the tests, beside what is done in the block. It is told of afterwards."""
-    words = [str(PYTHON), str(ROOT / "scripts" / "clients.py")]
+    """Installs clients of other products, for the tests, beside what is done in the block."""
+    with _meanwhile(
+        [str(PYTHON), str(ROOT / "scripts" / "clients.py")], "The clients for the tests"
+    ):
+        yield
+
+
+@contextmanager
+def _meanwhile(words: list[str], what: str) -> Iterator[None]:
+    """It is told of afterwards."""
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield
@@ -112,7 +148,7 @@ def clients_meanwhile() -> Iterator[None]:
         _, told = process.communicate()
     say(told.rstrip())
     if process.returncode:
-        raise StepFailed("The clients for the tests cannot be installed")
+        raise StepFailed(f"{what} cannot be installed")
 
 
 def compile_bytecode() -> None:
@@ -184,18 +220,23 @@ def check_python() -> None:
         )
 
 
+def _make_all(kind: str) -> None:
+    with packages_meanwhile(kind):
+        with pages_meanwhile():
+            install_environment(kind)
+        with clients_meanwhile() if kind == "dev" else nullcontext():
+            build_agent()
+            build_pages()
+            compile_bytecode()
+
+
 def main(arguments: list[str]) -> int:
     try:
         check_python()
-        if arguments == ["packages"]:
-            install_packages()
+        if arguments in (["packages"], ["packages", "run"], ["packages", "dev"]):
+            install_packages(*arguments[1:])
         elif arguments in (["run"], ["dev"]):
-            install_packages(arguments[0])
-            install_environment(arguments[0])
-            with clients_meanwhile() if arguments == ["dev"] else nullcontext():
-                build_agent()
-                build_pages()
-                compile_bytecode()
+            _make_all(arguments[0])
         else:
             say(str(__doc__))
             return 2

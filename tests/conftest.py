@@ -25,6 +25,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 import hypothesis
 import pytest
+from tests.loading import (
+    HALVES,
+    pytest_pycollect_makemodule,  # noqa: F401 - pytest finds it here
+    pytest_runtest_protocol,  # noqa: F401 - as above
+)
 
 from crucible import assemble, images
 from crucible.config import Config
@@ -338,6 +343,10 @@ _LONGEST = frozenset(
         "test_base",
         "test_prepared",
         "test_schema",
+        "test_questions",
+        "test_people",
+        "test_chatting",
+        "test_own_things",
     )
 )
 
@@ -351,13 +360,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _MARK = "pytest.mark.vm"
-_HALVES = ("vm", "not vm")
 _ALL_BOOT = re.compile(r"^pytestmark = .*\bpytest\.mark\.vm\b", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A file of whose tests none can be meant by `-m vm` or `-m "not vm"` is not even loaded: that takes seconds."""
-    if collection_path.suffix != ".py" or (wanted := config.option.markexpr) not in _HALVES:
+    if collection_path.suffix != ".py" or (wanted := config.option.markexpr) not in HALVES:
         return None
     text = collection_path.read_text(encoding="utf-8")
     is_unwanted = _MARK not in text if wanted == "vm" else _ALL_BOOT.search(text)

@@ -46,6 +46,16 @@ def test_what_raises_leaves_nothing(counters: Database) -> None:
     assert counters.look(_value) == 0
 
 
+async def test_what_was_deleted_is_written_over_also_after_someone_read(
+    counters: Database, run: Run
+) -> None:
+    """By the same connection, which then was not to write."""
+    await counters.read(_value)
+    assert await counters.scrub()
+    await counters.read(_value)
+    assert await counters.purge()
+
+
 def test_transactions_of_many_tasks_and_threads_do_not_lose_each_other(
     counters: Database, run: Run
 ) -> None:

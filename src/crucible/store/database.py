@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.engine.interfaces import DBAPICursor
 
 from crucible.errors import DatabaseFailed, DatabaseUnreachable
 from crucible.store.address import parse, shown
@@ -105,21 +106,27 @@ class Database:
     def _purge(self) -> bool:
         if self._is_file:
             with translated(self.place):
-                engine = self._open()
-                with self._writing, contextlib.closing(engine.raw_connection()) as connection:
-                    connection.cursor().execute("VACUUM")
+                with self._writing, self._bare_cursor() as cursor:
+                    cursor.execute("VACUUM")
         return self._scrub()
 
     def _scrub(self) -> bool:
         if not self._is_file:
             return True
         with translated(self.place):
-            engine = self._open()
-            with self._writing, contextlib.closing(engine.raw_connection()) as connection:
-                cursor = connection.cursor()
+            with self._writing, self._bare_cursor() as cursor:
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 found = cursor.fetchone()
                 return found is not None and not found[0]
+
+    @contextlib.contextmanager
+    def _bare_cursor(self) -> Iterator[DBAPICursor]:
+        """Outside of any transaction."""
+        with contextlib.closing(self._open().raw_connection()) as connection:
+            cursor = connection.cursor()
+            # Whoever had the connection last may have only read.
+            cursor.execute("PRAGMA query_only=0")
+            yield cursor
 
     async def _in_thread(self, threads: Executor, do: Callable[[Work[T]], T], work: Work[T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, do, work)

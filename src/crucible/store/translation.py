@@ -34,22 +34,32 @@ def translated(place: str) -> Iterator[None]:
     except exc.DBAPIError as error:
         # Without the cause: its text may have the statement.
         raise _named(place, error) from None
+    except sqlite3.Error as error:
+        raise _named_of_file(place, error) from None
     except exc.TimeoutError:
         raise DatabaseBusy(place, BUSY_S) from None
 
 
 def _named(place: str, error: exc.DBAPIError) -> CrucibleError:
-    reason = str(error.orig).strip().partition("\n")[0][:300]
     if isinstance(error.orig, sqlite3.Error):
-        code = getattr(error.orig, "sqlite_errorcode", 0) & _PRIMARY_CODE
-        if code in _BUSY:
-            return DatabaseBusy(place, BUSY_S)
-        if code in _DAMAGED:
-            return DatabaseDamaged(place, reason)
-        return (DatabaseUnreachable if code in _CLOSED else DatabaseFailed)(place, reason)
+        return _named_of_file(place, error.orig)
+    reason = _first_line(error.orig)
     state = getattr(error.orig, "sqlstate", None)
     if state == _LOCK_NOT_AVAILABLE:
         return DatabaseBusy(place, BUSY_S)
     if isinstance(error, exc.OperationalError) and (state is None or error.connection_invalidated):
         return DatabaseUnreachable(place, reason)
     return DatabaseFailed(place, reason)
+
+
+def _named_of_file(place: str, error: sqlite3.Error) -> CrucibleError:
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    if code in _BUSY:
+        return DatabaseBusy(place, BUSY_S)
+    if code in _DAMAGED:
+        return DatabaseDamaged(place, _first_line(error))
+    return (DatabaseUnreachable if code in _CLOSED else DatabaseFailed)(place, _first_line(error))
+
+
+def _first_line(error: BaseException | None) -> str:
+    return str(error).strip().partition("\n")[0][:300]
