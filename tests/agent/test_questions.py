@@ -84,7 +84,7 @@ async def _asked(root: Path, questions: list[Question]) -> list[str]:
         toolbox=FixedTools(*await builtin_tools().tools()),
         recorder=recorder,
     )
-    right = []
+    right: list[str] = []
     try:
         async with Engine(parts) as engine:
             for question, expected in questions:

@@ -105,19 +105,17 @@ class Database:
 
     def _purge(self) -> bool:
         if self._is_file:
-            with translated(self.place):
-                with self._writing, self._bare_cursor() as cursor:
-                    cursor.execute("VACUUM")
+            with translated(self.place), self._writing, self._bare_cursor() as cursor:
+                cursor.execute("VACUUM")
         return self._scrub()
 
     def _scrub(self) -> bool:
         if not self._is_file:
             return True
-        with translated(self.place):
-            with self._writing, self._bare_cursor() as cursor:
-                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                found = cursor.fetchone()
-                return found is not None and not found[0]
+        with translated(self.place), self._writing, self._bare_cursor() as cursor:
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            found = cursor.fetchone()
+            return found is not None and not found[0]
 
     @contextlib.contextmanager
     def _bare_cursor(self) -> Iterator[DBAPICursor]:
