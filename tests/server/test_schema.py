@@ -90,7 +90,7 @@ def test_every_answer_is_one_that_the_description_knows(
     headers = {"Authorization": f"Bearer {token}"}
 
     @settings(
-        max_examples=5, deadline=None, database=None, derandomize=True,
+        max_examples=3, deadline=None, database=None, derandomize=True,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
