@@ -352,8 +352,11 @@ _LONGEST = frozenset(
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in _LONGEST)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        sizes = {path: path.stat().st_size for path in {item.path for item in items}}
+        # What is short comes last, so that all workers end at about the same time.
+        items.sort(key=lambda item: (item.path.stem not in _LONGEST, -sizes[item.path]))
     for path in {item.path for item in items if item.get_closest_marker("vm")}:
         if _MARK not in path.read_text(encoding="utf-8"):
             raise pytest.UsageError(f"{path} has to say `{_MARK}` itself, or it is never run")
