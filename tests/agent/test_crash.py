@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from tests.agent.test_trust import Asks
 from tests.conftest import ROOT
 
 from crucible.agent.facts import ApprovalAnswer
-from crucible.agent.journal import UNWRITTEN
+from crucible.agent.journal import UNWRITTEN, Journal
+from crucible.agent.keeping.base import SessionRecord
 from crucible.agent.keeping.sql import SqlSessions
 from crucible.agent.messages import AssistantMessage, ToolMessage, UserMessage
+from crucible.agent.options import SessionOptions
 from crucible.errors import NothingToResume
 from crucible.store.database import Database
 
@@ -72,6 +76,52 @@ def test_killed_in_a_model_call_it_is_asked_again(tmp_path: Path) -> None:
                 await stage.engine.resume(session)
 
     run(play())
+
+
+def test_what_was_told_after_a_turn_has_a_number_that_is_never_given_again(tmp_path: Path) -> None:
+    """What is learned is told when no turn is under way, and a program may die before that is written."""
+
+    async def play() -> None:
+        async with next_one(tmp_path, Say(text="Noted.")) as stage:
+            session = (await stage.engine.create_session(SessionOptions())).id
+            await (await stage.engine.begin(session, "I like tea")).wait()
+        seen = await _told_and_killed(tmp_path, session)
+        async with next_one(tmp_path, Say(text="With milk?")) as stage:
+            turn = await stage.engine.begin(session, "Go on")
+            assert turn.first_event > seen
+            await turn.wait()
+            # Who has seen it and comes back misses nothing.
+            async for event in stage.engine.events(session, after=seen):
+                assert (event.number, event.kind) == (turn.first_event, "turn-began")
+                break
+
+    run(play())
+
+
+async def _told_and_killed(root: Path, session: str) -> int:
+    """The number that a watcher saw of what was told last, and never written."""
+    database = Database(f"sqlite:///{root / 'crucible.db'}")
+    store = SqlSessions(database)
+    kept = await store.load(session)
+
+    def head() -> SessionRecord:
+        return replace(kept.record, last_event=journal.last_number)
+
+    last = kept.last_event
+    journal = Journal(
+        store, session=session, head=head, messages=len(kept.messages), last_event=last
+    )
+    await journal.promise(1)
+    told = journal.tell(1, "remembered", {"facts": ["likes tea"]})
+    async with aclosing(journal.watch(last)) as watching:
+        seen = await anext(watching)
+    assert seen == told
+    assert journal._writer is not None
+    journal._writer.cancel()
+    await asyncio.wait({journal._writer})
+    assert (await store.load(session)).last_event == last
+    database.close()
+    return seen.number
 
 
 def test_killed_in_a_command_its_call_is_said_to_be_interrupted(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from crucible.agent.events import Event, Kind
@@ -49,6 +50,7 @@ class Journal:
         self._writer: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
         self._is_closed = False
+        self._promised = 0
         self.last_number = last_event
 
     def tell(self, turn: int, kind: Kind, data: Mapping[str, Any]) -> Event:
@@ -67,6 +69,13 @@ class Journal:
         Who has seen that number and comes back reads on after it, and would miss what had it now.
         """
         self.last_number += UNWRITTEN
+
+    async def promise(self, count: int) -> None:
+        """Keeps that so many numbers more will be given away, before they are: with no turn under way, nobody passes
+        over any. Raises CrucibleError."""
+        self._promised = self.last_number + count
+        self.head_changed()
+        await self.write()
 
     def add(self, message: Message) -> None:
         self._unwritten_messages.append(message)
@@ -162,8 +171,10 @@ class Journal:
         was_new, self._is_head_new = self._is_head_new, False
         written = False
         try:
+            head = self._head()
+            promised = replace(head, last_event=max(head.last_event, self._promised))
             await self._store.append(
-                self._head(), first=self._written_messages, messages=messages, events=events
+                promised, first=self._written_messages, messages=messages, events=events
             )
             written = True
         finally:

@@ -7,12 +7,14 @@ order: what was said later replaces what was said before.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from crucible.agent.asking import Asker, choose_model
+from crucible.agent.events import Kind
 from crucible.agent.messages import UserMessage
 from crucible.agent.models.base import Answered, Model, Request, Schema
 from crucible.agent.models.catalog import EMBEDDED, SCRIPTED
@@ -81,14 +83,16 @@ class Learner:
             learned = await self._parts.memory.learn(
                 session.user, session.id, turn.number, turn.said, ask
             )
+            told: list[tuple[Kind, dict[str, Any]]] = []
             if learned.notice:
-                session.journal.tell(turn.number, "notice", {"text": learned.notice})
+                told.append(("notice", {"text": learned.notice}))
             if learned.facts:
-                session.journal.tell(turn.number, "remembered", {"facts": list(learned.facts)})
-            await session.write()
+                told.append(("remembered", {"facts": list(learned.facts)}))
+            await _tell(session, turn, told)
         except CrucibleError as failed:
             text = f"Nothing was remembered: {failed.message}"
-            session.journal.tell(turn.number, "notice", {"text": text})
+            with contextlib.suppress(CrucibleError):
+                await _tell(session, turn, [("notice", {"text": text})])
         except Exception:
             _log.exception("nothing was learned of turn %d of %s", turn.number, session.id)
 
@@ -164,3 +168,12 @@ def _read(answered: Answered) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise BadAnswer(f"{answered.model} answered with no object")
     return value
+
+
+async def _tell(session: Session, turn: Turn, told: list[tuple[Kind, dict[str, Any]]]) -> None:
+    """The turn is over: what is told now must not be told under a number that is given away again after a crash."""
+    if told:
+        await session.journal.promise(len(told))
+        for kind, data in told:
+            session.journal.tell(turn.number, kind, data)
+    await session.write()

@@ -40,7 +40,8 @@ class Session:
             session=kept.record.id,
             head=self._head,
             messages=len(kept.messages),
-            last_event=kept.last_event,
+            # What was promised may have been seen, though it was never written.
+            last_event=max(kept.last_event, kept.record.last_event),
         )
 
     @property
