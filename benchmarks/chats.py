@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks import drawn
 from benchmarks.agent import Nowhere, OneModel
 from benchmarks.figures import AtMost, Figure
 from benchmarks.rounds import Readings, milliseconds, say
@@ -44,8 +45,9 @@ from crucible.sandbox.service.dispatch import Service
 from crucible.server.books import LazyBooks
 from crucible.server.engines import LazyEngine
 from crucible.server.journal import Journal
-from crucible.server.listening import Address
+from crucible.server.listening import Address, HttpDoors
 from crucible.server.serving import http_doors
+from crucible.server.signed import link_url
 from crucible.server.store import Store
 from crucible.server.tokens import Scope, create_token
 from crucible.store.database import Database
@@ -96,12 +98,26 @@ def measure(*, rounds: int) -> list[Figure]:
 async def _all(root: Path, rounds: int) -> list[Readings]:
     found: list[Readings] = []
     await _write_long(root)
-    async with _client(root) as http:
+    async with _served(root) as doors:
+        async with _client(doors) as http:
+            for number in range(rounds + 1):
+                say(f"chats: round {number} of {rounds}")
+                first = await _first_word(http)
+                opened = await _opened(http)
+                found.append({**await _hundred(http), "chat-first": first, "chat-open": opened})
+        if drawn.CHROMIUM.exists():
+            found += await _drawn(doors, rounds)
+    return found
+
+
+async def _drawn(doors: HttpDoors, rounds: int) -> list[Readings]:
+    found: list[Readings] = []
+    async with drawn.browsing(await link_url(doors.domain)) as context:
         for number in range(rounds + 1):
-            say(f"chats: round {number} of {rounds}")
-            first = await _first_word(http)
-            opened = await _opened(http)
-            found.append({**await _hundred(http), "chat-first": first, "chat-open": opened})
+            say(f"chats in a browser: round {number} of {rounds}")
+            words = await drawn.first_words(context, doors.domain.url, "word")
+            long = f"{doors.domain.url}/c/{_LONG}"
+            found.append({**words, **await drawn.opened(context, long, _MESSAGES // 2, "word 19")})
     return found
 
 
@@ -168,27 +184,27 @@ async def _write_long(root: Path) -> None:
     database = Database(f"sqlite:///{root / 'crucible.db'}")
     store = SqlSessions(database)
     record = new_record(_LONG, SessionOptions())
-    number = 0
+    events: list[Event] = []
+    messages: list[Message] = []
+    words = [f"word {number} " for number in range(20)]
+    answer = "".join(words)
     for turn in range(1, _MESSAGES // 2 + 1):
-        events = []
         for kind, data in (
             ("turn-began", {"intent": "chat", "prompt": f"prompt {turn}", "resumed": False}),
-            *(("text", {"text": f"word {word} "}) for word in range(20)),
-            ("turn-ended", {"end": "done", "text": "words", "error": {}}),
+            *(("text", {"text": word}) for word in words),
+            ("turn-ended", {"end": "done", "text": answer, "error": {}}),
         ):
-            number += 1
+            number = len(events) + 1
             events.append(Event(number=number, turn=turn, kind=kind, at=1.0, data=data))  # type: ignore[arg-type]
-        messages: list[Message] = [
-            UserMessage(text=f"prompt {turn}", turn=turn),
-            AssistantMessage(parts=(Text(text="words " * 20),)),
-        ]
-        await store.append(record, first=2 * turn - 2, messages=messages, events=events)
+        messages.append(UserMessage(text=f"prompt {turn}", turn=turn))
+        messages.append(AssistantMessage(parts=(Text(text=answer),)))
+    await store.append(record, first=0, messages=messages, events=events)
     await Conversations(database, uploads=root / "uploads").create(_LONG, "local", title="Long")
     await asyncio.to_thread(database.close)
 
 
 @asynccontextmanager
-async def _client(root: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def _served(root: Path) -> AsyncIterator[HttpDoors]:
     books = open_books(root, Database(f"sqlite:///{root / 'crucible.db'}"))
     known = Conversations(
         books.database, uploads=root / "uploads", limits=Limits(turns_per_minute=0)
@@ -221,20 +237,25 @@ async def _client(root: Path) -> AsyncIterator[httpx.AsyncClient]:
     await doors.open()
     await doors.domain.books.get()
     await doors.domain.engine.get()
-    headers = {"Authorization": f"Bearer {create_token(store, 'bench', scope=Scope.ADMIN)[1]}"}
     try:
-        async with httpx.AsyncClient(
-            base_url=doors.url,
-            headers=headers,
-            timeout=300,
-            limits=httpx.Limits(max_connections=None),
-        ) as http:
-            yield http
+        yield doors
     finally:
         await doors.drain()
         await service.close()
         manager.records.close()
         store.close()
+
+
+@asynccontextmanager
+async def _client(doors: HttpDoors) -> AsyncIterator[httpx.AsyncClient]:
+    token = create_token(doors.domain.store, "bench", scope=Scope.ADMIN)[1]
+    async with httpx.AsyncClient(
+        base_url=doors.url,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=300,
+        limits=httpx.Limits(max_connections=None),
+    ) as http:
+        yield http
 
 
 class _Talker:

@@ -13,7 +13,15 @@ const SERVER = process.env.CRUCIBLE_URL ?? "http://127.0.0.1:7070";
 
 export default defineConfig({
   plugins: [react(), tailwindcss(), modernFontsOnly(), chartFrame(), compressed()],
-  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  resolve: {
+    alias: {
+      "@": fileURLToPath(new URL("./src", import.meta.url)),
+      // Radix holds the page still by it, with a `<style>` that our policy refuses.
+      "react-style-singleton": fileURLToPath(
+        new URL("./src/ui/scripted-styles.ts", import.meta.url),
+      ),
+    },
+  },
   server: { proxy: { "/api": { target: SERVER, ws: true } } },
   build: {
     outDir: "../src/crucible/server/static",

@@ -34,6 +34,10 @@ FLAGS = (
 )
 PASSWORD = "correct horse battery staple"
 PATIENCE_MS = 120_000
+# Of the page itself: what is in a frame tries what it may not.
+_VIOLATION = "policy violated:"
+TELL_VIOLATIONS = f"""if (self === top) addEventListener('securitypolicyviolation', (event) =>
+  console.error('{_VIOLATION}', event.violatedDirective, event.blockedURI, event.sourceFile, event.sample))"""
 _SETS = re.compile("^CRUCIBLE|^LLM_|_API_KEY$")
 _LINK = re.compile(r"http\S+/enter#\S+")
 _ADDRESS = re.compile(r"Serving on (http\S+) and")
@@ -119,6 +123,7 @@ def browsing(browser: Browser, site: Site, **options: Any) -> Iterator[Page]:
         viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options
     )  # fmt: skip
     context.set_default_timeout(PATIENCE_MS)
+    context.add_init_script(TELL_VIOLATIONS)
     try:
         yield watched(context, site)
     finally:
@@ -128,7 +133,13 @@ def browsing(browser: Browser, site: Site, **options: Any) -> Iterator[Page]:
 def watched(context: BrowserContext, site: Site) -> Page:
     page = context.new_page()
     page.on("pageerror", lambda error: _fault(site, f"{page.url}: {error}"))
+    page.on("console", lambda told: _hear(site, page, told.text))
     return page
+
+
+def _hear(site: Site, page: Page, words: str) -> None:
+    if words.startswith(_VIOLATION):
+        site.faults.append(f"{page.url}: {words}")
 
 
 def _fault(site: Site, words: str) -> None:

@@ -163,11 +163,13 @@ class Engine:
         max_repairs: int = 2,
         attachments: tuple[Attachment, ...] | Placed = (),
         instead_of: int | None = None,
+        kept: tuple[str, ...] = (),
     ) -> Turn:
         """Raises SessionBusy while the session has a turn. Of different sessions, model calls queue in a lane.
 
         Attachments are put into the workspace before the turn begins, unless they are there already. `instead_of` takes
-        back that turn and all after it.
+        back that turn and all after it; of the files that came with its prompt, those that are `kept` come with this
+        one, as they are in the workspace.
         """
         return await self._prompting.begin(
             session,
@@ -178,6 +180,7 @@ class Engine:
             max_repairs=max_repairs,
             attachments=attachments,
             instead_of=instead_of,
+            kept=kept,
         )
 
     async def retry(self, session: str) -> Turn:

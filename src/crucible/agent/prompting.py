@@ -17,7 +17,7 @@ from crucible.agent.learning import Learner
 from crucible.agent.messages import AssistantMessage, Picture, UserMessage
 from crucible.agent.models.base import Schema
 from crucible.agent.parts import Parts
-from crucible.agent.retracting import files_of, find_prompt, find_turn, last_prompt, retract
+from crucible.agent.retracting import files_of, find_kept, find_turn, last_prompt, retract
 from crucible.agent.session import Session
 from crucible.agent.sessions import Sessions
 from crucible.agent.structured import shape_of
@@ -59,6 +59,7 @@ class Prompting:
         max_repairs: int = 2,
         attachments: tuple[Attachment, ...] | Placed = (),
         instead_of: int | None = None,
+        kept: tuple[str, ...] = (),
     ) -> Turn:
         if not prompt.strip() or len(prompt) > _LONGEST_PROMPT:
             raise BadSetting(f"A prompt has 1 to {_LONGEST_PROMPT} characters")
@@ -68,12 +69,12 @@ class Prompting:
         found = await self._sessions.find(session)
         await self._sessions.prepare(found.user)
         async with self._sessions.idle(found):
+            given = Placed()
             if instead_of is not None:
-                await find_prompt(self._parts, found, instead_of)
-            if isinstance(attachments, Placed):
-                given = attachments
-            else:
-                given = await place_files(self._parts, found, attachments)
+                given = await find_kept(self._parts, found, instead_of, kept)
+            if not isinstance(attachments, Placed):
+                attachments = await place_files(self._parts, found, attachments)
+            given = given.with_more(attachments)
             if instead_of is not None:
                 given = await self._retract(found, instead_of, given)
             message = UserMessage(text=prompt, pictures=pictures)

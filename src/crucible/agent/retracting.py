@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crucible.agent.attaching import Attached, attached_from_json
+from crucible.agent.attaching import Attached, Placed, attached_from_json, kept_files
 from crucible.agent.events import Event
 from crucible.agent.messages import Message, Summary, UserMessage
 from crucible.agent.parts import Parts
@@ -48,6 +48,16 @@ async def find_prompt(parts: Parts, session: Session, turn: int) -> int:
     if prompted != turn:
         raise TurnResumed(session.id, turn, prompted)
     return _position_of(session, turn)
+
+
+async def find_kept(parts: Parts, session: Session, turn: int, names: Sequence[str]) -> Placed:
+    """Of the files that came with the prompt of a turn, those of these names.
+
+    Raises TurnMissing, TurnResumed, TurnCompacted, or BadSetting for a name that none of them has.
+    """
+    said = session.messages[await find_prompt(parts, session, turn)]
+    pictures = said.pictures if isinstance(said, UserMessage) else ()
+    return kept_files(files_of(await find_turn(parts, session, turn)), pictures, names)
 
 
 async def find_turn(parts: Parts, session: Session, turn: int) -> Event:

@@ -38,9 +38,9 @@ _TYPES = {".js": "text/javascript", ".woff2": "font/woff2", ".map": "application
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
 
-# Styles are set from scripts by the terminal and by formulas, which know no nonce. Scripts never are.
+# Neither scripts nor styles come from anywhere but our own files; `web/src/ui/scripted-styles.ts` is for who wants to.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "font-src 'self'; connect-src 'self'; frame-src 'self' blob:; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'"
 )

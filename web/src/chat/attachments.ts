@@ -23,6 +23,11 @@ export interface Attaching {
   clear: () => void;
 }
 
+/** Those that are there, by the server's names. */
+export function idsOf({ files }: Attaching): string[] {
+  return files.map((one) => one.id).filter(Boolean);
+}
+
 let lastKey = 0;
 
 export function useAttachments(): Attaching {

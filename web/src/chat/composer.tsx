@@ -10,8 +10,7 @@ import {
   useState,
 } from "react";
 import { IconButton } from "@/ui/button";
-import { bytes } from "@/ui/format";
-import { Icon } from "@/ui/icons";
+import { AttachButton, FilesToAttach } from "./attaching";
 import type { Attaching } from "./attachments";
 
 const TALLEST_PX = 280;
@@ -40,7 +39,6 @@ export function Composer({
   options,
 }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
-  const picker = useRef<HTMLInputElement>(null);
   const [isOver, setOver] = useState(false);
   const id = useId();
   const canSend = text.trim() !== "" && !isSending && !isBusy && !attaching.isUploading;
@@ -106,7 +104,11 @@ export function Composer({
           Drop to attach
         </div>
       )}
-      <Files attaching={attaching} />
+      {attaching.files.length > 0 && (
+        <ul aria-label="Files to attach" className="flex flex-wrap gap-2 px-3 pt-3">
+          <FilesToAttach attaching={attaching} />
+        </ul>
+      )}
       <label htmlFor={id} className="sr-only">
         Message
       </label>
@@ -124,24 +126,7 @@ export function Composer({
         className="block max-h-[280px] w-full resize-none bg-transparent px-4 pt-3.5 pb-1 leading-relaxed outline-none focus-visible:outline-none"
       />
       <div className="flex items-center gap-1 px-2 pt-1 pb-2">
-        <input
-          ref={picker}
-          type="file"
-          multiple
-          tabIndex={-1}
-          aria-label="Files to attach"
-          className="sr-only"
-          onChange={(event) => {
-            attaching.add(Array.from(event.target.files ?? []));
-            event.target.value = "";
-          }}
-        />
-        <IconButton
-          label="Attach files"
-          icon="attach"
-          size="m"
-          onClick={() => picker.current?.click()}
-        />
+        <AttachButton attaching={attaching} />
         <div className="flex min-w-0 flex-1 items-center gap-1 overflow-x-auto">{options}</div>
         {isBusy ? (
           <IconButton
@@ -167,45 +152,6 @@ export function Composer({
         )}
       </div>
     </form>
-  );
-}
-
-function Files({ attaching }: { attaching: Attaching }) {
-  if (!attaching.files.length) return null;
-  return (
-    <ul aria-label="Files to attach" className="flex flex-wrap gap-2 px-3 pt-3">
-      {attaching.files.map((file) => (
-        <li
-          key={file.key}
-          className={`relative flex items-center gap-2 overflow-hidden rounded-lg border py-1 pr-1 pl-2.5 text-xs ${file.fault ? "border-bad bg-bad-soft" : "bg-canvas"}`}
-        >
-          <Icon
-            name={file.fault ? "warn" : "file"}
-            className={`size-3.5 ${file.fault ? "text-bad" : "text-muted"}`}
-          />
-          <span className="max-w-48 truncate">{file.name}</span>
-          <span className={file.fault ? "text-bad" : "text-faint"}>
-            {file.fault || (file.id ? bytes(file.size) : `${Math.round(file.share * 100)} %`)}
-          </span>
-          <button
-            type="button"
-            aria-label={`Take ${file.name} away`}
-            onClick={() => attaching.drop(file.key)}
-            className="grid size-5 place-items-center rounded hover:bg-hover"
-          >
-            <Icon name="close" className="size-3" />
-          </button>
-          {!file.id && !file.fault && (
-            <progress
-              aria-label={`Upload of ${file.name}`}
-              value={file.share}
-              max={1}
-              className="absolute inset-x-0 bottom-0 h-0.5 w-full appearance-none [&::-moz-progress-bar]:bg-accent [&::-webkit-progress-bar]:bg-transparent [&::-webkit-progress-value]:bg-accent"
-            />
-          )}
-        </li>
-      ))}
-    </ul>
   );
 }
 

@@ -1,6 +1,6 @@
 /** One turn: what was asked, what came of it, and what can be done with it. */
 
-import { memo, useId, useMemo, useState } from "react";
+import { memo, useMemo, useState } from "react";
 import { post } from "@/api/client";
 import { navigate } from "@/router";
 import { Button, IconButton } from "@/ui/button";
@@ -11,6 +11,7 @@ import { Markdown } from "@/ui/markdown";
 import { toast, toastProblem } from "@/ui/toast";
 import { ArtifactView } from "./artifact-view";
 import { CallCard } from "./call-card";
+import { EditPrompt } from "./edit-prompt";
 import { loadConversations } from "./list";
 import { shortModel } from "./session";
 import type { Part, Turn } from "./turns";
@@ -45,9 +46,14 @@ export const TurnView = memo(function TurnView({
     <article aria-label={`Turn ${turn.number}`} className="group/turn pb-6">
       {(turn.prompt || turn.attachments.length > 0) &&
         (isEditing ? (
-          <Edit turn={turn} conversation={conversation} onClose={() => setEditing(false)} />
+          <EditPrompt turn={turn} conversation={conversation} onClose={() => setEditing(false)} />
         ) : (
-          <Prompt turn={turn} canEdit={!isBusy} onEdit={() => setEditing(true)} />
+          // One that went on with another has no prompt of its own.
+          <Prompt
+            turn={turn}
+            canEdit={!isBusy && !turn.isResumed}
+            onEdit={() => setEditing(true)}
+          />
         ))}
       <div className="min-w-0">
         {turn.parts.map((part, at) => (
@@ -102,64 +108,6 @@ function Prompt({ turn, canEdit, onEdit }: { turn: Turn; canEdit: boolean; onEdi
         </time>
         <CopyButton text={turn.prompt} label="Copy the prompt" />
         {canEdit && <IconButton label="Edit the prompt" icon="pencil" onClick={onEdit} />}
-      </div>
-    </div>
-  );
-}
-
-function Edit({
-  turn,
-  conversation,
-  onClose,
-}: {
-  turn: Turn;
-  conversation: string;
-  onClose: () => void;
-}) {
-  const [text, setText] = useState(turn.prompt);
-  const [isBusy, setBusy] = useState(false);
-  const id = useId();
-  const send = async () => {
-    setBusy(true);
-    try {
-      await post(`/conversations/${conversation}/edit`, {
-        turn: turn.number,
-        prompt: text,
-        attachments: [],
-      });
-      onClose();
-    } catch (error) {
-      toastProblem(error);
-      setBusy(false);
-    }
-  };
-  return (
-    <div className="mb-4 rounded-xl border border-line-strong bg-surface p-3">
-      <label htmlFor={id} className="sr-only">
-        Your prompt, changed
-      </label>
-      <textarea
-        id={id}
-        autoFocus
-        value={text}
-        rows={Math.min(14, text.split("\n").length + 1)}
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={(event) => {
-          if (event.key === "Escape") onClose();
-          if (event.key === "Enter" && (event.metaKey || event.ctrlKey) && text.trim()) void send();
-        }}
-        className="w-full resize-y bg-transparent leading-relaxed outline-none focus-visible:outline-none"
-      />
-      <div className="mt-2 flex items-center gap-2">
-        <p className="min-w-0 flex-1 text-faint text-xs">
-          This turn and all after it are taken back. Files in the sandbox stay as they are.
-        </p>
-        <Button size="s" onClick={onClose}>
-          Cancel
-        </Button>
-        <Button size="s" look="primary" isBusy={isBusy} disabled={!text.trim()} onClick={send}>
-          Send
-        </Button>
       </div>
     </div>
   );

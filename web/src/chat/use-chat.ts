@@ -10,6 +10,8 @@ import type { Chat } from "./turns";
 
 const SHOWN_EVERY_MS = 33;
 const LONGEST_WAIT_MS = 8000;
+const FIRST_TURNS = 30;
+const MOST_TURNS = 200;
 const FINAL = [400, 401, 403, 404, 410, 422];
 
 export interface OpenChat {
@@ -34,6 +36,7 @@ export function useChat(id: string | null): OpenChat {
   const [isLoadingOlder, setLoadingOlder] = useState(false);
   const [round, setRound] = useState(0);
   const current = useRef<Chat>(EMPTY);
+  const isAsking = useRef(false);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new round opens the same conversation again
   useEffect(() => {
@@ -43,14 +46,17 @@ export function useChat(id: string | null): OpenChat {
     if (id === null) return;
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let shownAt = 0;
     const show = () => {
       timer = undefined;
+      shownAt = performance.now();
       setState({ id, chat: current.current, problem: null, isLoading: false });
     };
     const become = (chat: Chat) => {
       if (chat === current.current) return;
       current.current = chat;
-      timer ??= setTimeout(show, SHOWN_EVERY_MS);
+      // The first word at once; of many that follow each other, some together.
+      timer ??= setTimeout(show, shownAt + SHOWN_EVERY_MS - performance.now());
     };
     keepUp(id, current, become, setLive, stop.signal).catch((error: unknown) => {
       if (stop.signal.aborted || wasAborted(error)) return;
@@ -63,19 +69,23 @@ export function useChat(id: string | null): OpenChat {
   }, [id, round]);
 
   const loadOlder = useCallback(() => {
-    const { chat } = state;
-    if (!id || !chat.hasMore || isLoadingOlder) return;
+    const chat = current.current;
+    if (!id || !chat.hasMore || isAsking.current) return;
+    isAsking.current = true;
     setLoadingOlder(true);
     get<Transcript>(`/conversations/${id}/transcript`, {
-      query: { before_turn: chat.firstTurn, turns: 30 },
+      query: { before_turn: chat.firstTurn, turns: olderTurns(chat) },
     })
       .then((older) => {
         current.current = prepend(current.current, older);
         setState((old) => (old.id === id ? { ...old, chat: current.current } : old));
       })
       .catch(() => {})
-      .finally(() => setLoadingOlder(false));
-  }, [id, state, isLoadingOlder]);
+      .finally(() => {
+        isAsking.current = false;
+        setLoadingOlder(false);
+      });
+  }, [id]);
 
   const reload = useCallback(() => setRound((round) => round + 1), []);
   const isOurs = state.id === id;
@@ -90,6 +100,11 @@ export function useChat(id: string | null): OpenChat {
   };
 }
 
+/** Who has read far back wants to get further. */
+function olderTurns({ turns }: Chat): number {
+  return Math.min(MOST_TURNS, Math.max(FIRST_TURNS, turns.length));
+}
+
 async function keepUp(
   id: string,
   current: { current: Chat },
@@ -99,7 +114,10 @@ async function keepUp(
 ): Promise<void> {
   become({
     ...open(
-      await get<Transcript>(`/conversations/${id}/transcript`, { query: { turns: 30 }, signal }),
+      await get<Transcript>(`/conversations/${id}/transcript`, {
+        query: { turns: FIRST_TURNS },
+        signal,
+      }),
     ),
   });
   let failures = 0;

@@ -16,8 +16,13 @@ from crucible.server.models.base import Asked, Told
 LARGEST_TURN = 1 << 31
 Title = Annotated[str, Field(max_length=4 * LONGEST_TITLE)]
 MOST_ATTACHMENTS = 32
+# A prompt may be edited again and again, with more files each time.
+MOST_KEPT = 256
 UploadIds = Annotated[
     list[Annotated[str, Field(pattern=r"^up-[0-9a-f]{32}$")]], Field(max_length=MOST_ATTACHMENTS)
+]
+FileNames = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=MOST_KEPT)
 ]
 TurnNumber = Annotated[int, Field(ge=1, lt=LARGEST_TURN)]
 
@@ -113,9 +118,12 @@ class TranscriptTold(Told):
 
 
 class EditWanted(Asked):
+    """`kept` names files that came with the prompt and come with its new words, as they are in the workspace now."""
+
     turn: TurnNumber
     prompt: Prompt
     attachments: UploadIds = []
+    kept: FileNames = []
 
 
 class BranchWanted(Asked):

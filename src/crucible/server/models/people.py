@@ -143,6 +143,7 @@ class UserFacts(UserTold):
 
 class UserList(Told):
     items: list[UserFacts]
+    plans: list[str] = Field(description="Those that a user may be given, the smallest first")
 
 
 class MadeUser(UserFacts):

@@ -71,7 +71,14 @@ async def edit(id: Id, asked: EditWanted, domain: TheDomain, caller: TheCaller) 
     engine = await domain.engine.get()
     conversations_of(engine).pace.spend(caller.user)
     turn = await _begin(
-        engine, id, caller.user, asked.prompt, asked.attachments, None, instead_of=asked.turn
+        engine,
+        id,
+        caller.user,
+        asked.prompt,
+        asked.attachments,
+        None,
+        instead_of=asked.turn,
+        kept=tuple(asked.kept),
     )
     return _told(id, turn)
 
@@ -116,6 +123,7 @@ async def _begin(
     intent: Intent | None,
     *,
     instead_of: int | None = None,
+    kept: tuple[str, ...] = (),
 ) -> Turn:
     known = conversations_of(engine)
     given = await known.uploads.use(attachments, user, id)
@@ -125,7 +133,7 @@ async def _begin(
     )
     try:
         turn = await engine.begin(
-            id, prompt, intent=intent, attachments=files, instead_of=instead_of
+            id, prompt, intent=intent, attachments=files, instead_of=instead_of, kept=kept
         )
     except BaseException:
         # What was used before stays used; the rest may be used by another.

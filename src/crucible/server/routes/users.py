@@ -26,8 +26,10 @@ UserId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 @router.get("", operation_id="listUsers")
 async def list_all(domain: TheDomain) -> UserList:
+    from crucible.accounts.plans import plans
+
     found = await (await domain.people.get()).logins.all()
-    return UserList(items=[UserFacts.of(account) for account in found])
+    return UserList(items=[UserFacts.of(account) for account in found], plans=list(plans()))
 
 
 @router.post("", status_code=201, operation_id="createUser")

@@ -11,7 +11,7 @@ import { get, patch, post } from "@/api/client";
 import { useLoad } from "@/api/load";
 import { useUser } from "@/api/session";
 import { artifactAddress } from "@/chat/artifact-view";
-import { type Attaching, useAttachments } from "@/chat/attachments";
+import { idsOf, useAttachments } from "@/chat/attachments";
 import { Composer } from "@/chat/composer";
 import { ChatHeader } from "@/chat/header";
 import { type Conversation, loadConversations, useConversations } from "@/chat/list";
@@ -55,7 +55,7 @@ function New() {
       const wanted = toWanted(options, settings);
       const told = await post<{ conversation: string }>("/chat", {
         prompt: text,
-        ...attachedTo(attaching),
+        attachments: idsOf(attaching),
         ...(Object.keys(wanted).length ? { options: wanted } : {}),
       });
       setText("");
@@ -125,7 +125,7 @@ function Existing({ id }: { id: string }) {
     setPending({ prompt, after: newest });
     setText("");
     try {
-      await post("/chat", { conversation: id, prompt, ...attachedTo(attaching) });
+      await post("/chat", { conversation: id, prompt, attachments: idsOf(attaching) });
       attaching.clear();
       void loadConversations();
     } catch (error) {
@@ -414,11 +414,6 @@ function Hints() {
       Enter sends · Shift+Enter begins a line · Esc stops · / comes back here
     </p>
   );
-}
-
-function attachedTo(attaching: Attaching): { attachments?: string[] } {
-  const ids = attaching.files.map((one) => one.id).filter(Boolean);
-  return ids.length ? { attachments: ids } : {};
 }
 
 function newestStep(chat: Chat): number {

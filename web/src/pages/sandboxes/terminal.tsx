@@ -7,6 +7,7 @@ import { useEffect, useRef, useState } from "react";
 import { post } from "@/api/client";
 import { asProblem, type Problem, problemFrom } from "@/api/problem";
 import { Button } from "@/ui/button";
+import { documentOfScriptedStyles } from "@/ui/scripted-styles";
 import { ProblemNote } from "@/ui/states";
 
 interface Ticket {
@@ -35,6 +36,7 @@ function Shell({ path, onAgain }: { path: string; onAgain: () => void }) {
       fontSize: 13,
       scrollback: 5000,
       screenReaderMode: true,
+      documentOverride: documentOfScriptedStyles(),
       theme: { background: "#151413", foreground: "#edeae5", cursor: "#fb8f52" },
     });
     const fit = new FitAddon();

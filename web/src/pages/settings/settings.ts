@@ -7,6 +7,7 @@ export type Settings = components["schemas"]["SettingsTold"];
 export type Changes = components["schemas"]["SettingsChanges"];
 export type McpServer = components["schemas"]["ServerTold"];
 export type McpTool = components["schemas"]["ServerTool"];
+export type AccountList = components["schemas"]["UserList"];
 export type Account = components["schemas"]["UserFacts"];
 
 export interface Given {

@@ -13,13 +13,11 @@ import { Menu, MenuItem, MenuLine } from "@/ui/menu";
 import { ErrorState, ProblemNote, Waiting } from "@/ui/states";
 import { toast, toastProblem } from "@/ui/toast";
 import { Section } from "./section";
-import type { Account } from "./settings";
-
-const PLANS = ["", "free", "dev", "pro"];
+import type { Account, AccountList } from "./settings";
 
 /** For the administrator. */
 export function Users() {
-  const users = useLoad("users", (signal) => get<{ items: Account[] }>("/users", { signal }));
+  const users = useLoad("users", (signal) => get<AccountList>("/users", { signal }));
   const [made, setMade] = useState<{ name: string; password: string } | null>(null);
   return (
     <>
@@ -37,7 +35,13 @@ export function Users() {
             className="divide-y overflow-hidden rounded-lg border bg-surface text-sm"
           >
             {users.data.items.map((one) => (
-              <UserRow key={one.id} account={one} onChange={users.reload} onMade={setMade} />
+              <UserRow
+                key={one.id}
+                account={one}
+                plans={users.data?.plans ?? []}
+                onChange={users.reload}
+                onMade={setMade}
+              />
             ))}
           </ul>
         )}
@@ -60,10 +64,12 @@ export function Users() {
 
 function UserRow({
   account,
+  plans,
   onChange,
   onMade,
 }: {
   account: Account;
+  plans: string[];
   onChange: () => void;
   onMade: (made: { name: string; password: string }) => void;
 }) {
@@ -84,7 +90,7 @@ function UserRow({
         value={account.plan}
         onChange={(event) => change({ plan: event.target.value })}
       >
-        {[...new Set([...PLANS, account.plan])].map((plan) => (
+        {[...new Set(["", ...plans, account.plan])].map((plan) => (
           <option key={plan} value={plan}>
             {plan || "no plan"}
           </option>

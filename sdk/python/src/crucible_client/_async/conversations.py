@@ -71,10 +71,24 @@ class AsyncConversations:
         return Transcript.read(told)
 
     async def edit(
-        self, id: str, turn: int, prompt: str, *, attachments: Sequence[Upload | str] = ()
+        self,
+        id: str,
+        turn: int,
+        prompt: str,
+        *,
+        attachments: Sequence[Upload | str] = (),
+        kept: Sequence[str] = (),
     ) -> AsyncChat:
-        """Takes back that turn and all after it, and asks anew. The sandbox stays as it is."""
-        asked = {"turn": turn, "prompt": prompt, "attachments": upload_ids(attachments)}
+        """Takes back that turn and all after it, and asks anew. The sandbox stays as it is.
+
+        `kept` names files that came with the prompt and come with the new one.
+        """
+        asked = {
+            "turn": turn,
+            "prompt": prompt,
+            "attachments": upload_ids(attachments),
+            "kept": list(kept),
+        }
         told = await self._http.call(
             "POST", f"{_path(id)}/edit", json=asked, is_keyed=True, timeout_s=SANDBOX_S
         )
