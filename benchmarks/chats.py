@@ -62,10 +62,9 @@ _LONG = "ses-long"
 def measure(*, rounds: int) -> list[Figure]:
     samples: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        for number, readings in enumerate(asyncio.run(_all(Path(name), rounds))):
+        for readings in asyncio.run(_all(Path(name), rounds)):
             for key, value in readings.items():
-                if number:
-                    samples.setdefault(key, []).append(value)
+                samples.setdefault(key, []).append(value)
     return [
         Figure(
             key="chat-first",
@@ -92,6 +91,7 @@ def measure(*, rounds: int) -> list[Figure]:
             unit="count",
             targets=(AtMost(limit=0),),
         ),
+        *drawn.figures(samples, _MESSAGES),
     ]
 
 
@@ -105,19 +105,21 @@ async def _all(root: Path, rounds: int) -> list[Readings]:
                 first = await _first_word(http)
                 opened = await _opened(http)
                 found.append({**await _hundred(http), "chat-first": first, "chat-open": opened})
-        if drawn.CHROMIUM.exists():
-            found += await _drawn(doors, rounds)
-    return found
+        in_browser = await _drawn(doors, rounds) if drawn.CHROMIUM.exists() else []
+    # The first round of each warms caches, and does not count.
+    return found[1:] + in_browser[1:]
 
 
 async def _drawn(doors: HttpDoors, rounds: int) -> list[Readings]:
     found: list[Readings] = []
+    long = f"{doors.domain.url}/c/{_LONG}"
     async with drawn.browsing(await link_url(doors.domain)) as context:
         for number in range(rounds + 1):
             say(f"chats in a browser: round {number} of {rounds}")
             words = await drawn.first_words(context, doors.domain.url, "word")
-            long = f"{doors.domain.url}/c/{_LONG}"
             found.append({**words, **await drawn.opened(context, long, _MESSAGES // 2, "word 19")})
+        back = await drawn.scrolled_back(context, long, _MESSAGES // 2, "word 19")
+        found.append({"drawn-back": back})
     return found
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import BrowserContext, Page, async_playwright
+from playwright.async_api import BrowserContext, async_playwright
 
-from benchmarks.rounds import Readings
+from benchmarks.figures import AtMost, Figure
+from benchmarks.rounds import Readings, milliseconds
 
 CHROMIUM = Path("/usr/bin/chromium")
 # As root it has no sandbox of its own; the rest keeps it from looking for its maker's hosts.
@@ -77,7 +78,6 @@ async def first_words(context: BrowserContext, url: str, words: str) -> Readings
     found = {}
     for turn, key in enumerate(("drawn-first", "drawn-next"), start=1):
         await page.get_by_role("textbox", name="Message").fill("Say something")
-        await page.get_by_role("button", name="Send").is_enabled()
         await page.keyboard.press("Enter")
         shown = await page.evaluate(_DRAWN, [turn, words])
         found[key] = (shown - await page.evaluate("window.enteredAt")) / 1000
@@ -90,16 +90,50 @@ async def opened(context: BrowserContext, url: str, turn: int, words: str) -> Re
     """From asking for the page until its last message is drawn and a key that was pressed then is, too."""
     page = await context.new_page()
     await page.goto(url, wait_until="commit")
-    drawn = await page.evaluate(_DRAWN, [turn, words])
+    await page.evaluate(_DRAWN, [turn, words])
     await page.keyboard.press("x")
     answered = await page.evaluate(_ANSWERED)
-    import os
-    back = await _back(page) if os.environ.get("BACK") else 0.0
     await page.close()
-    return {"drawn-open": drawn / 1000, "drawn-ready": answered / 1000, "drawn-back": back}
+    return {"drawn-open": answered / 1000}
 
 
-async def _back(page: Page) -> float:
-    """Scrolled up without a pause until its first message is drawn."""
+async def scrolled_back(context: BrowserContext, url: str, turn: int, words: str) -> float:
+    """Seconds of scrolling up without a pause, until its first message is drawn."""
+    page = await context.new_page()
+    await page.goto(url)
+    await page.evaluate(_DRAWN, [turn, words])
     took: float = await page.evaluate(_FIRST_SHOWN)
+    await page.close()
     return took / 1000
+
+
+def figures(samples: Mapping[str, list[float]], messages: int) -> list[Figure]:
+    missing = "" if CHROMIUM.exists() else f"there is no {CHROMIUM}"
+    return [
+        Figure(
+            key="drawn-first",
+            name="chat in a browser: Enter to the first word drawn, new conversation, without the model's own time",
+            samples=milliseconds(samples.get("drawn-first")),
+            why_missing=missing,
+        ),
+        Figure(
+            key="drawn-next",
+            name="chat in a browser: Enter to the first word drawn, next turn, without the model's own time",
+            samples=milliseconds(samples.get("drawn-next")),
+            why_missing=missing,
+        ),
+        Figure(
+            key="drawn-open",
+            name=f"a conversation of {messages:,} messages opens in a browser: last message drawn, a key answered",
+            samples=milliseconds(samples.get("drawn-open")),
+            targets=(AtMost(limit=1000),),
+            why_missing=missing,
+        ),
+        Figure(
+            key="drawn-back",
+            name=f"a conversation of {messages:,} messages scrolled back to its first in a browser",
+            samples=tuple(samples.get("drawn-back", ())),
+            unit="s",
+            why_missing=missing,
+        ),
+    ]

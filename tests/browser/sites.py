@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Playwright
 from tests.conftest import ROOT, STATE
 
 SCREENSHOTS = STATE / "screenshots"
@@ -195,3 +195,22 @@ def check_accessible(page: Page, where: str, *rules: str) -> None:
         if one["impact"] in ("serious", "critical")
     ]
     assert not serious, "\n".join(serious)
+
+
+@contextmanager
+def slow_upload(page: Page) -> Iterator[None]:
+    """As from a place with a poor connection: what is large is not there before the block has ended."""
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    _limit_upload(session, 1 << 16)
+    try:
+        yield
+    finally:
+        _limit_upload(session, -1)
+
+
+def _limit_upload(session: CDPSession, bytes_per_second: int) -> None:
+    conditions = {"offline": False, "latency": 0, "downloadThroughput": -1}
+    session.send(
+        "Network.emulateNetworkConditions", {**conditions, "uploadThroughput": bytes_per_second}
+    )

@@ -42,6 +42,11 @@ SCRIPT = {
         {"when": "(?i)go on for ever", "text": SLOW * 20, "piece": 4, "delay_s": 0.1},
     ]
 }
+# As one does who holds the key that leads upwards.
+SCROLLED_TO_FIRST = """() => {
+  document.querySelector('[role=log]').parentElement.scrollTop = 0;
+  return document.querySelector('article[aria-label="Turn 1"]') !== null;
+}"""
 LONG = "ses-long"
 LONG_TURNS = 300
 # In the browser, as a person's file comes there: by a drop or from the clipboard.
@@ -279,11 +284,15 @@ def test_a_long_conversation_opens_at_its_end_and_is_read_upwards(page: Page, si
     expect(page.get_by_text(f"This is answer {LONG_TURNS}.")).to_be_in_viewport()
     turns = page.get_by_role("article")
     expect(turns).to_have_count(30)
-    for shown in (60, 90):
+    for shown in (60, 120):
         turns.first.scroll_into_view_if_needed()
         page.mouse.move(640, 300)
         page.mouse.wheel(0, -400)
         expect(turns.nth(shown - 1)).to_be_attached()
+    page.wait_for_function(SCROLLED_TO_FIRST)
+    expect(page.get_by_text("This is answer 1.", exact=True)).to_be_in_viewport()
+    expect(turns).to_have_count(LONG_TURNS)
+    expect(page.get_by_role("button", name="Show earlier turns")).to_have_count(0)
     oldest = page.get_by_text("This is answer 271.")
     oldest.scroll_into_view_if_needed()
     expect(oldest).to_be_in_viewport()

@@ -43,7 +43,9 @@ async def test_files_of_an_edited_prompt_come_along_unless_taken_off_and_more_ca
         Say(text="None."),
     )
     async with stage.server.client() as http:
-        ids = [(await upload(http, name, name.encode())).json()["id"] for name in ("a.csv", "b.csv")]
+        ids = [
+            (await upload(http, name, name.encode())).json()["id"] for name in ("a.csv", "b.csv")
+        ]
         first = await chat(http, "Read them", intent="agent", attachments=ids)
         assert await names(http, first) == ["a.csv", "b.csv"]
         more = (await upload(http, "c.csv", b"c.csv")).json()["id"]
@@ -94,7 +96,9 @@ async def test_pictures_go_with_their_files(stage: Stage) -> None:
 
 
 def shown(stage: Stage, at: int) -> list[str]:
-    (prompt,) = [one for one in stage.scene.model.asked[at].messages if isinstance(one, UserMessage)]
+    (prompt,) = [
+        one for one in stage.scene.model.asked[at].messages if isinstance(one, UserMessage)
+    ]
     return [one.blob for one in prompt.pictures]
 
 

@@ -59,6 +59,7 @@ def test_the_page_may_load_nothing_from_elsewhere_and_run_no_script_of_its_text(
     )
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == "'self'"
+    assert policy["style-src"] == "'self'"
     assert policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == "'none'"
     assert answer.headers["x-content-type-options"] == "nosniff"

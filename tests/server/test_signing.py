@@ -129,6 +129,7 @@ async def test_the_first_to_sign_up_administers_and_the_next_does_not(peopled: S
         told = (await _signed_up(bob, "bob"))["user"]
         assert isinstance(told, dict)
         assert (told["role"], told["plan"]) == ("user", "free")
+        assert (await ada.ask("GET", "/users")).json()["plans"] == ["free", "dev", "pro"]
         assert [one["name"] for one in (await ada.ask("GET", "/users")).json()["items"]] == [
             "ada",
             "bob",

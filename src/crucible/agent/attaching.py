@@ -93,7 +93,7 @@ async def place_files(parts: Parts, session: Session, files: Sequence[Attachment
 def kept_files(
     files: Sequence[Attached], pictures: Sequence[Picture], names: Sequence[str]
 ) -> Placed:
-    """Of what came with a prompt, what goes along with its new words. Raises BadSetting for what did not come with it."""
+    """Of what came with a prompt, what comes with its new words. Raises BadSetting for a name that none of it has."""
     known = {one.name for one in files}
     for name in names:
         if name not in known:

@@ -77,6 +77,8 @@ export function useChat(id: string | null): OpenChat {
       query: { before_turn: chat.firstTurn, turns: olderTurns(chat) },
     })
       .then((older) => {
+        // It was opened again meanwhile, and begins elsewhere.
+        if (current.current.firstTurn !== chat.firstTurn) return;
         current.current = prepend(current.current, older);
         setState((old) => (old.id === id ? { ...old, chat: current.current } : old));
       })

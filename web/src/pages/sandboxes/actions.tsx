@@ -80,7 +80,7 @@ export function Actions({ sandbox, onDone }: { sandbox: Sandbox; onDone: () => v
         isOpen={asking === "snapshot"}
         onClose={() => setAsking("")}
         title={`Snapshot of ${sandbox.name}`}
-        about="The whole machine as it is now, kept under a tag. `crucible restore TAG` makes a sandbox of it."
+        about="The whole machine as it is now, kept under a tag. `crucible snapshot restore TAG NAME` makes a sandbox of it."
         label="Tag"
         first={`${sandbox.name}-1`}
         act="Take it"

@@ -1,0 +1,46 @@
+import { renderToStaticMarkup } from "react-dom/server";
+import { describe, expect, it } from "vitest";
+import { EMPTY, foldAnyway } from "@/chat/reducer";
+import { TurnView } from "@/chat/turn-view";
+import type { Turn } from "@/chat/turns";
+import { Tips } from "@/ui/tip";
+
+const turn = (began: Record<string, unknown>): Turn => {
+  const told = { number: 1, turn: 1, kind: "turn-began", at: 1, data: began };
+  const ended = {
+    number: 2,
+    turn: 1,
+    kind: "turn-ended",
+    at: 2,
+    data: { end: "done", text: "Yes" },
+  };
+  const made = foldAnyway(foldAnyway(EMPTY, told), ended).turns[0];
+  if (!made) throw new Error("There is no turn");
+  return made;
+};
+
+const shown = (one: Turn, isBusy = false) =>
+  renderToStaticMarkup(
+    <Tips>
+      <TurnView turn={one} conversation="c" place={null} isLast isBusy={isBusy} lastStep={0} />
+    </Tips>,
+  );
+
+describe("what can be done with a turn", () => {
+  it("is to write its prompt anew", () => {
+    expect(shown(turn({ prompt: "Hello" }))).toContain("Edit the prompt");
+  });
+
+  it("is not to write one anew that went on with another, which has the prompt", () => {
+    const resumed = turn({ prompt: "", resumed: true });
+    expect(shown(resumed)).not.toContain("Edit the prompt");
+    expect(shown({ ...resumed, prompt: "Hello" })).not.toContain("Edit the prompt");
+    expect(shown(resumed)).toContain("Try again");
+  });
+
+  it("is nothing of that while a turn is under way", () => {
+    const words = shown(turn({ prompt: "Hello" }), true);
+    expect(words).not.toContain("Edit the prompt");
+    expect(words).not.toContain("Try again");
+  });
+});
