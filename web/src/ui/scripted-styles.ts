@@ -11,9 +11,19 @@ export function documentOfScriptedStyles(): Document {
   });
 }
 
+/** For what asks the page's own document, whatever it was given: as long as `act` takes. */
+export function withScriptedStyles(act: () => void): void {
+  document.createElement = createElement as typeof document.createElement;
+  try {
+    act();
+  } finally {
+    Reflect.deleteProperty(document, "createElement");
+  }
+}
+
 function createElement(name: string): HTMLElement {
   if (name.toLowerCase() === "style") return styleElement();
-  const element = document.createElement(name);
+  const element = plainElement(name);
   const set = element.setAttribute.bind(element);
   element.setAttribute = (name, value) => {
     if (name === "style") element.style.cssText = value;
@@ -22,9 +32,13 @@ function createElement(name: string): HTMLElement {
   return element;
 }
 
+function plainElement(name: string): HTMLElement {
+  return Document.prototype.createElement.call(document, name);
+}
+
 /** Holds no text itself. Its rules are gone with it. */
 function styleElement(): HTMLElement {
-  const element = document.createElement("template");
+  const element = plainElement("template");
   const sheet = new CSSStyleSheet();
   const remove = element.remove.bind(element);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];

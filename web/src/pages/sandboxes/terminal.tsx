@@ -7,7 +7,7 @@ import { useEffect, useRef, useState } from "react";
 import { post } from "@/api/client";
 import { asProblem, type Problem, problemFrom } from "@/api/problem";
 import { Button } from "@/ui/button";
-import { documentOfScriptedStyles } from "@/ui/scripted-styles";
+import { documentOfScriptedStyles, withScriptedStyles } from "@/ui/scripted-styles";
 import { ProblemNote } from "@/ui/states";
 
 interface Ticket {
@@ -41,7 +41,8 @@ function Shell({ path, onAgain }: { path: string; onAgain: () => void }) {
     });
     const fit = new FitAddon();
     screen.loadAddon(fit);
-    screen.open(place.current);
+    const at = place.current;
+    withScriptedStyles(() => screen.open(at));
     fit.fit();
     screen.focus();
     let isLeft = false;
