@@ -172,9 +172,9 @@ def is_over(page: Page) -> None:
 
 
 def keep(page: Page, name: str) -> None:
-    """A picture for people to look at, where somebody made a directory for them."""
-    if SCREENSHOTS.exists():
-        page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    """A picture for people to look at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def axe_source() -> str:
