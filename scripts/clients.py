@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import python_packages
 from progress import StepFailed, run_quietly, step
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,8 +48,8 @@ def _install(kind: str, name: str, versions: Mapping[str, str]) -> None:
     directory.mkdir(parents=True)
     if kind == "pypi":
         words = [f"{package}=={version}" for package, version in versions.items()]
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        run_quietly([*pip, "--no-deps", "--no-compile", "--target", str(directory), *words])
+        options = ["--no-deps", "--no-compile", "--target", str(directory)]
+        python_packages.install(Path(sys.executable), *options, *words)
     else:
         words = [f"{package}@{version}" for package, version in versions.items()]
         # A lock file would name the registry of whoever wrote it: all versions are in our own list instead.

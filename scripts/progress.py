@@ -54,20 +54,21 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def run_quietly(argv: list[str], *, may_fail: bool = False) -> None:
-    """Runs a program with its output in the log; the end of it is shown when it fails."""
+def run_quietly(
+    argv: list[str], *, may_fail: bool = False, variables: dict[str, str] | None = None
+) -> bool:
+    """Runs a program with its output in the log; the end of it is shown when it fails. Tells whether it succeeded."""
     LOG.parent.mkdir(exist_ok=True)
     with LOG.open("a+", encoding="utf-8", errors="replace") as log:
         log.write(f"$ {' '.join(argv)}\n")
         log.flush()
         begin = log.tell()
+        own = {**environment(), **(variables or {})}
         status = _wait(
-            subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
-            )
+            subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=own)
         )
         if status == 0 or may_fail:
-            return
+            return status == 0
         log.seek(begin)
         tail = "".join(f"  | {line}" for line in log.readlines()[-_SHOWN_LINES:])
     raise StepFailed(
