@@ -207,7 +207,8 @@ async def _write_long(root: Path) -> None:
 
 @asynccontextmanager
 async def _served(root: Path) -> AsyncIterator[HttpDoors]:
-    books = open_books(root, Database(f"sqlite:///{root / 'crucible.db'}"))
+    manager = assemble.manager(Config(home=root, pulls_images=False))
+    books = open_books(root, manager.database.now())
     known = Conversations(
         books.database, uploads=root / "uploads", limits=Limits(turns_per_minute=0)
     )
@@ -226,7 +227,6 @@ async def _served(root: Path) -> AsyncIterator[HttpDoors]:
     async def make() -> Engine:
         return engine
 
-    manager = assemble.manager(Config(home=root / "state", pulls_images=False))
     service, store = Service(manager), Store(manager.config.home)
     doors = http_doors(
         service,
@@ -244,6 +244,7 @@ async def _served(root: Path) -> AsyncIterator[HttpDoors]:
     finally:
         await doors.drain()
         await service.close()
+        await manager.database.close()
         manager.records.close()
         store.close()
 

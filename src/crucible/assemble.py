@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from crucible.sandbox.metering import Accounts
     from crucible.sandbox.owner import Doors, DoorsLater
     from crucible.sandbox.service.dispatch import Service
+    from crucible.store.lazy import LazyDatabase
 
 
 def backends(config: Config, report: Report | None = None) -> list[QemuBackend]:
@@ -95,22 +96,25 @@ def manager(config: Config, report: Report | None = None) -> Manager:
     from crucible.images.report import silent
     from crucible.sandbox.manager import Manager
     from crucible.sandbox.records import open_records
+    from crucible.store.lazy import lazy_database
 
+    database = lazy_database(config.home)
     return Manager(
         config=config,
         records=open_records(config.home),
         machines=machines(config, report),
         report=report or silent,
         fetch=_fetcher(config, report or silent) if config.pulls_images else None,
-        accounts=cache(partial(accounts, config)),
+        accounts=cache(partial(accounts, database)),
+        database=database,
     )
 
 
-def accounts(config: Config) -> Accounts:
+def accounts(database: LazyDatabase) -> Accounts:
     """The budgets and prices of this user. Loading them takes a while: hardly any sandbox needs them."""
     from crucible.sandbox.metering import Accounts
 
-    return Accounts.of(config.home, dict(os.environ))
+    return Accounts.of(database.now(), dict(os.environ))
 
 
 def _fetcher(config: Config, report: Report) -> Fetch:
@@ -142,10 +146,9 @@ async def memory(config: Config, *, by_meaning: bool) -> AsyncIterator[Memory]:
     from crucible.memory.memory import Memory
     from crucible.memory.recording import LedgerRecorder
     from crucible.memory.rules import RuleExtractor
-    from crucible.store.address import database_url
-    from crucible.store.database import Database
+    from crucible.store.lazy import own_database
 
-    database = Database(database_url(config.home, os.environ))
+    database = own_database(config.home)
     ledger = Ledger(config.home, database)
     recorder = LedgerRecorder(ledger)
     embedder = MiniLM(config.home) if by_meaning else None
@@ -222,10 +225,11 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     from crucible.mcp.own import OwnServers
     from crucible.mcp.settings import load_mcp_settings
     from crucible.mcp.toolset import McpTools
+    from crucible.store.lazy import own_database
 
     home, environment = service.manager.config.home, dict(os.environ)
     is_own = books is None
-    books = books or open_books(home)
+    books = books or open_books(home, own_database(home))
     database = books.database
     models = UserModels(load_settings(environment), books.settings.keys)
     own = OwnServers(books.settings, partial(is_trusted, books.database))
@@ -234,7 +238,10 @@ def _engine_parts(service: Service, books: Books | None = None) -> Parts:
     async def close() -> None:
         await models.close()
         if is_own:
+            import asyncio
+
             await books.close()
+            await asyncio.to_thread(database.close)
 
     return Parts(
         store=session_store(home, database),
@@ -336,7 +343,10 @@ def run_owner(
             doors_later=doors_later,
             front=Front(config.home, _FRONT_COMMAND) if is_daemon else None,
         )
-        await owner.serve()
+        try:
+            await owner.serve()
+        finally:
+            await own.database.close()
 
     asyncio.run(serve())
     return True
@@ -394,6 +404,7 @@ def _serve_embedded(config: Config, sock: socket.socket) -> None:
             await refuse(sock, error)
             return
         await Service(own).serve(sock)
+        await own.database.close()
         own.records.close()
 
     # Whatever becomes of us: a client must not wait for a service that is gone.

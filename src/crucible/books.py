@@ -1,4 +1,4 @@
-"""What this program keeps in its database, opened once: the engine and the doors work on the same objects."""
+"""What this program keeps in its database: the engine and the doors work on the same objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """`home` is where the files beside the database lie. Whoever opened them closes them, after all others are done."""
+    """`home` is where the files beside the database lie. Whoever opened them closes them, after all others are done.
+
+    The database is closed by who opened that.
+    """
 
     home: Path
     database: Database
@@ -36,13 +39,12 @@ class Books:
         import asyncio
 
         await self.embedder.close()
-        # Both wait for what has begun.
+        # It waits for what has begun.
         await asyncio.to_thread(self.ledger.close)
-        await asyncio.to_thread(self.database.close)
 
 
-def open_books(home: Path, database: Database | None = None) -> Books:
-    """Loads a good deal, and reaches nothing yet: the database is opened by who first asks for something in it."""
+def open_books(home: Path, database: Database) -> Books:
+    """Loads a good deal, and reaches nothing yet."""
     from crucible.accounts.budgets import Budgets
     from crucible.accounts.users import Users
     from crucible.agent.forgetting import Keeper
@@ -54,10 +56,7 @@ def open_books(home: Path, database: Database | None = None) -> Books:
     from crucible.memory.memory import Memory
     from crucible.memory.recording import LedgerRecorder
     from crucible.memory.rules import RuleExtractor
-    from crucible.store.address import database_url
-    from crucible.store.database import Database
 
-    database = database or Database(database_url(home, dict(os.environ)))
     ledger = Ledger(home, database)
     entries = LedgerRecorder(ledger)
     embedder = MiniLM(home)

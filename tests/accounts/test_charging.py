@@ -17,6 +17,7 @@ from crucible.network import metering
 from crucible.network.metering import ModelCall, Refusal
 from crucible.sandbox.metering import Accounts
 from crucible.sandbox.spec import SandboxSpec, parse_spec
+from crucible.store.lazy import own_database
 
 pytestmark = pytest.mark.usefixtures("run")
 
@@ -27,7 +28,7 @@ SPENT = metering.Usage(input_tokens=40, output_tokens=10)
 def opened(home: Path, template: Path) -> Accounts:
     if not (home / "crucible.db").exists():
         shutil.copy(template, home / "crucible.db")
-    return Accounts.of(home, {"HOME": str(home)})
+    return Accounts.of(own_database(home), {"HOME": str(home)})
 
 
 async def test_what_a_sandbox_spent_is_known_to_the_next_program_that_holds_it(
@@ -76,7 +77,7 @@ async def test_a_session_that_is_spent_refuses_the_programs_of_its_sandbox(
 
 async def test_a_database_that_cannot_be_used_grants_nothing(tmp_path: Path) -> None:
     (tmp_path / "crucible.db").write_bytes(b"no database" * 1000)
-    accounts = Accounts.of(tmp_path, {"HOME": str(tmp_path)})
+    accounts = Accounts.of(own_database(tmp_path), {"HOME": str(tmp_path)})
     refused = await accounts.meter("abc", SandboxSpec(budget_tokens=10**9)).admit(CALL)
     assert isinstance(refused, Refusal)
     assert refused.kind == "broken"

@@ -6,10 +6,12 @@ import lzma
 from pathlib import Path
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.errors import BuildFailed
+from crucible.images import modules
 from crucible.images.modules import REQUIRED, collect, depends_of, load_order, module_name
 
 
@@ -86,7 +88,7 @@ def test_a_file_that_is_no_module_is_refused() -> None:
 def test_built_in_ones_are_left_out_and_compressed_ones_unpacked(tmp_path: Path) -> None:
     files = {f"{name}.ko": module() for name in REQUIRED if name not in ("ext4", "virtio_blk")}
     files["virtio_blk.ko.xz"] = lzma.compress(module("virtio_ring", "jbd2"))
-    files["virtio_ring.ko"] = module()
+    files["virtio_ring.ko.zst"] = zstd.compress(module())
     files["unrelated.ko"] = module("virtio_ring")
     found = collect(tree(tmp_path, files, built_in=("ext4", "jbd2")), "x86_64")
     names = list(found)
@@ -94,6 +96,23 @@ def test_built_in_ones_are_left_out_and_compressed_ones_unpacked(tmp_path: Path)
     assert "unrelated" not in names
     assert names.index("virtio_ring") < names.index("virtio_blk")
     assert found["virtio_blk"] == module("virtio_ring", "jbd2")
+    assert found["virtio_ring"] == module()
+
+
+def test_one_that_is_cut_short_or_unpacks_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = zstd.compress(module())
+    for number, bad in enumerate((packed[:-1], packed + b"more", b"")):
+        files = {f"{name}.ko": module() for name in REQUIRED} | {"virtio_mmio.ko.zst": bad}
+        del files["virtio_mmio.ko"]
+        made = tree(tmp_path / str(number), files)
+        with pytest.raises(BuildFailed, match="virtio_mmio"):
+            collect(made, "x86_64")
+    monkeypatch.setattr(modules, "_LARGEST", len(module()) - 1)
+    files["virtio_mmio.ko.zst"] = packed
+    with pytest.raises(BuildFailed, match="more than it may be"):
+        collect(tree(tmp_path / "large", files), "x86_64")
 
 
 def test_a_kernel_without_a_required_module_is_refused(tmp_path: Path) -> None:

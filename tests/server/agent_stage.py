@@ -28,7 +28,6 @@ from crucible.server.journal import Journal
 from crucible.server.listening import Address
 from crucible.server.serving import http_doors
 from crucible.server.store import Store
-from crucible.store.database import Database
 from crucible_client import AsyncClient
 
 
@@ -55,7 +54,8 @@ async def agent_staging(
     manager: Manager | None = None,
 ) -> AsyncIterator[Stage]:
     """`models` makes others than the one that the test plays; `manager` has other sandboxes than none."""
-    books = open_books(home, Database(f"sqlite:///{home / 'ledger.db'}"))
+    manager = manager or assemble.manager(Config(home=home / "state", pulls_images=False))
+    books = open_books(home, manager.database.now())
     ledger = books.ledger
     parts: dict[str, Any] = {
         "judge": PolicyJudge(),
@@ -71,7 +71,6 @@ async def agent_staging(
         async def make() -> Engine:
             return found.engine
 
-        manager = manager or assemble.manager(Config(home=home / "state", pulls_images=False))
         service = Service(manager)
         store = Store(manager.config.home)
         doors = http_doors(
@@ -92,5 +91,6 @@ async def agent_staging(
             for held in list(manager.held.values()):
                 await manager.remove(held.record.name, force=True)
             await service.close()
+            await manager.database.close()
             manager.records.close()
             store.close()

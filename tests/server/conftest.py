@@ -92,6 +92,7 @@ async def opened(
         for held in list(manager.held.values()):
             await manager.remove(held.record.name, force=True)
         await service.close()
+        await manager.database.close()
         manager.records.close()
         store.close()
 

@@ -28,10 +28,11 @@ from crucible.server import visits
 from crucible.server.administering import change
 from crucible.server.auth import owner_caller
 from crucible.server.passage import CLOSED_UNKNOWN, Passage
-from crucible.server.people import open_people
+from crucible.server.people import OpenPeople
 from crucible.server.problems import problem
 from crucible.server.store import Store
 from crucible.server.tokens import Scope, create_token, list_tokens, revoke_token
+from crucible.store.lazy import own_database
 from crucible.wire.frames import WINDOW_BYTES
 
 ENDED = "credential-ended"
@@ -374,9 +375,10 @@ async def test_what_another_program_ends_is_noticed(
 ) -> None:
     """As the command line does it: straight in the database."""
     monkeypatch.setattr(visits, "LOOK_EVERY_S", 0.05)
-    home = house.server.home
     name = await house.newcomer()
-    people, store = open_people(home), Store(home)
+    home = house.server.home
+    database, store = own_database(home), Store(home)
+    people = OpenPeople(database)
     # The timer of the requests before, which were to find nothing.
     await house.server.domain.visits.close()
     house.server.domain.visits = visits.Visits(house.server.domain._still_good)
@@ -393,6 +395,7 @@ async def test_what_another_program_ends_is_noticed(
             assert await tokens.end() == ENDED
     finally:
         people.close()
+        database.close()
         store.close()
 
 

@@ -18,6 +18,7 @@ from crucible.conversations.looking import may_have_leftovers
 from crucible.conversations.purging import sweep
 from crucible.conversations.uploads import UNUSED_S
 from crucible.errors import ContentGone, SessionMissing
+from crucible.store.lazy import own_database
 
 pytestmark = pytest.mark.usefixtures("run")
 
@@ -79,7 +80,8 @@ async def test_one_whose_session_is_gone_is_forgotten(stage: Stage) -> None:
 
 async def test_what_was_deleted_is_looked_for_when_the_doors_open(stage: Stage) -> None:
     """Nobody needs to ask for a session first: one look at the database tells whether there is work."""
-    home, place = stage.books.home, f"sqlite:///{stage.books.home / 'ledger.db'}"
+    home = stage.server.home
+    place = f"sqlite:///{home / 'crucible.db'}"
     stage.play(Say(text="One."), Say(text="Two."))
     async with stage.server.client() as http:
         id = (await said(http, "Hello"))["conversation"]
@@ -100,7 +102,7 @@ async def test_doors_that_open_purge_what_is_due(tmp_path: Path) -> None:
     """With the real engine, which nobody asks for anything."""
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    books = open_books(home)
+    books = open_books(home, own_database(home))
     kept = Conversations(
         books.database, uploads=home / "uploads", now=lambda: time.time() - 2 * UNDO_S
     )
@@ -110,3 +112,4 @@ async def test_doors_that_open_purge_what_is_due(tmp_path: Path) -> None:
         while await kept.ids():  # noqa: ASYNC110 - nobody could wake us
             await asyncio.sleep(0.05)
     await books.close()
+    books.database.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -14,15 +13,15 @@ from crucible.accounts.users import Users
 from crucible.config import load_config
 from crucible.sandbox.metering import prepare_limits
 from crucible.sandbox.spec import SandboxSpec
-from crucible.store.address import database_url
 from crucible.store.database import Database
+from crucible.store.lazy import own_database
 
 T = TypeVar("T")
 
 
 @contextmanager
 def opened() -> Iterator[OpenAccounts]:
-    database = Database(database_url(load_config().home, dict(os.environ)))
+    database = own_database(load_config().home)
     try:
         yield OpenAccounts(database)
     finally:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from crucible.errors import BuildFailed
-from crucible.images.commands import output_of
 
 # The disks, the channel and the root filesystem. Built into some kernels, modules of others.
 REQUIRED = ("virtio_mmio", "virtio_blk", "virtio_console", "squashfs", "overlay", "ext4")
@@ -19,6 +18,7 @@ REQUIRED = ("virtio_mmio", "virtio_blk", "virtio_console", "squashfs", "overlay"
 OPTIONAL = {"x86_64": ("erofs",), "aarch64": ("erofs", "virtio_pci")}
 
 _DEPENDS = re.compile(rb"(?:\A|\0)depends=([A-Za-z0-9_,-]*)\0")
+_LARGEST = 256 << 20
 _SUFFIXES = (".ko", ".ko.xz", ".ko.zst")
 
 
@@ -108,7 +108,12 @@ def _plain(path: Path) -> bytes:
     if path.name.endswith(".xz"):
         return lzma.decompress(path.read_bytes())
     if path.name.endswith(".zst"):
-        plain = path.with_suffix("")
-        output_of(["zstd", "-q", "-d", "-f", str(path), "-o", str(plain)])
-        return plain.read_bytes()
+        from crucible.images.zstandard import decompressed
+
+        try:
+            return decompressed(path.read_bytes(), _LARGEST)
+        except ValueError as error:
+            raise BuildFailed(
+                f"The kernel module {path.name} cannot be unpacked: {error}"
+            ) from None
     return path.read_bytes()

@@ -92,16 +92,9 @@ def _lz4(payload: bytes, size: int) -> bytes:
 
 
 def _zstd(payload: bytes, size: int) -> bytes:
-    library = ctypes.CDLL("libzstd.so.1")
-    library.ZSTD_decompress.restype = ctypes.c_size_t
-    library.ZSTD_decompress.argtypes = [
-        ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t
-    ]  # fmt: skip
-    room = ctypes.create_string_buffer(size)
-    count = library.ZSTD_decompress(room, size, payload, len(payload) - 4)
-    if count != size:
-        raise ValueError("not what Zstandard makes")
-    return room.raw
+    from crucible.images.zstandard import decompressed
+
+    return decompressed(payload[:-4], size)
 
 
 _PACKINGS: dict[bytes, Callable[[bytes, int], bytes]] = {

@@ -28,6 +28,7 @@ from crucible.sandbox.placing import place_elsewhere
 from crucible.sandbox.records import LOCAL, Records, SandboxRecord
 from crucible.sandbox.remains import Remains
 from crucible.sandbox.spec import SandboxSpec, check_name
+from crucible.store.lazy import LazyDatabase, lazy_database
 
 if TYPE_CHECKING:
     from crucible.network.secrets import Secret
@@ -49,8 +50,11 @@ class Manager:
         report: Report = silent,
         fetch: Fetch | None = None,
         accounts: Callable[[], Accounts] | None = None,
+        database: LazyDatabase | None = None,
     ) -> None:
         self.config = config
+        # Of this program; sandboxes themselves are in the records.
+        self.database = database or lazy_database(config.home)
         self.accounts = accounts
         self.records = records
         self.backends = machines.backends

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from crucible.accounts.amounts import Amount, Measure, parse_amount
 from crucible.accounts.budgets import Budgets, Reservation, Standing
@@ -14,7 +13,6 @@ from crucible.accounts.scopes import sandbox_scope
 from crucible.errors import BudgetSpent, CrucibleError, PriceUnknown
 from crucible.network.metering import Admission, ModelCall, Refusal, Usage
 from crucible.sandbox.spec import SandboxSpec
-from crucible.store.address import database_url
 from crucible.store.database import Database
 
 
@@ -27,11 +25,11 @@ class Accounts:
         self.prices = prices
 
     @classmethod
-    def of(cls, home: Path, environment: Mapping[str, str]) -> Accounts:
-        """As the user has set it. Loads the table of prices, so that no call has to wait for it."""
+    def of(cls, database: Database, environment: Mapping[str, str]) -> Accounts:
+        """With prices as the user has set them. Loads their table, so that no call has to wait for it."""
         prices = Prices.of_environment(environment)
         prices.load()
-        return cls(Database(database_url(home, environment)), prices)
+        return cls(database, prices)
 
     def meter(self, sandbox: str, spec: SandboxSpec) -> SandboxMeter:
         """For the programs of one sandbox, by its id."""

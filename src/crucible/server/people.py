@@ -1,17 +1,16 @@
-"""Users behind the doors: loaded with their database when the first of them comes, since that takes a while."""
+"""Users behind the doors: loaded when the first of them comes, since that takes a while. They need no engine."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crucible.errors import Unauthenticated, UserMissing
 from crucible.server.access import Mode
 from crucible.server.callers import LOCAL, Caller
 from crucible.server.tokens import Scope
+from crucible.store.lazy import LazyDatabase
 
 if TYPE_CHECKING:
     from crucible.accounts.logins import Account, Logins
@@ -43,20 +42,20 @@ class OpenPeople:
         await self._database.scrub()
 
     def close(self) -> None:
+        """The database is closed by who opened it."""
         self.passwords.close()
-        self._database.close()
 
 
 class People:
-    def __init__(self, home: Path) -> None:
-        self._home = home
+    def __init__(self, database: LazyDatabase) -> None:
+        self._database = database
         self._opening = asyncio.Lock()
         self._open: OpenPeople | None = None
 
     async def get(self) -> OpenPeople:
         async with self._opening:
             if self._open is None:
-                self._open = await asyncio.to_thread(open_people, self._home)
+                self._open = await asyncio.to_thread(lambda: OpenPeople(self._database.now()))
             return self._open
 
     async def caller(self, mode: Mode, cookie: str) -> Caller | None:
@@ -95,13 +94,6 @@ class People:
             if self._open is not None:
                 await asyncio.to_thread(self._open.close)
                 self._open = None
-
-
-def open_people(home: Path) -> OpenPeople:
-    from crucible.store.address import database_url
-    from crucible.store.database import Database
-
-    return OpenPeople(Database(database_url(home, os.environ)))
 
 
 def scope_of(account: Account) -> Scope:

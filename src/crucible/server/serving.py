@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from crucible.assemble import run_owner
+from crucible.books import open_books
 from crucible.config import Config
 from crucible.sandbox.service.dispatch import Service
 from crucible.server.access import Access
@@ -18,9 +18,6 @@ from crucible.server.people import People
 from crucible.server.signed import link_url
 from crucible.server.store import Store
 from crucible.server.wires.table import all_wires
-
-if TYPE_CHECKING:
-    from crucible.books import Books
 
 
 def run_with_doors(config: Config, address: Address | None) -> bool:
@@ -40,7 +37,8 @@ def http_doors(
     engine: LazyEngine | None = None,
     books: LazyBooks | None = None,
 ) -> HttpDoors:
-    books = books or LazyBooks(lambda: _books(service))
+    home, database = service.manager.config.home, service.manager.database
+    books = books or LazyBooks(lambda: open_books(home, database.now()))
     domain = Domain(
         manager=service.manager,
         executions=service.executions,
@@ -48,17 +46,11 @@ def http_doors(
         store=store,
         engine=engine or engine_of(service, books),
         books=books,
-        people=People(service.manager.config.home),
+        people=People(database),
         access=address.access if address is not None else Access(),
     )
     wires = all_wires(domain, address.e2b if address is not None else None)
     return HttpDoors(domain, address=address, wires=wires, journal=journal)
-
-
-def _books(service: Service) -> Books:
-    from crucible.books import open_books
-
-    return open_books(service.manager.config.home)
 
 
 class _Announced:

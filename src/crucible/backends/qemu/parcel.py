@@ -27,11 +27,7 @@ from crucible.errors import (
     StateDamaged,
     TemplateDamaged,
 )
-
-try:
-    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-except ImportError:
-    from backports import zstd
+from crucible.images.zstandard import ZstdError, ZstdFile
 
 MAGIC = b"crucible-snapshot 3\n"
 _ANY_MAGIC = b"crucible-snapshot "
@@ -70,7 +66,7 @@ def pack(directory: Path, target: Path, facts: dict[str, Any]) -> None:
     header = json.dumps({"facts": facts, "files": members}).encode()
     building = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        with building.open("xb") as raw, zstd.ZstdFile(raw, "wb", level=_LEVEL) as out:
+        with building.open("xb") as raw, ZstdFile(raw, "wb", level=_LEVEL) as out:
             out.write(MAGIC + struct.pack(">I", len(header)))
             out.write(hashlib.sha256(header).digest() + header)
             for path in paths:
@@ -90,7 +86,7 @@ def pack(directory: Path, target: Path, facts: dict[str, Any]) -> None:
 def unpack(source: Path, directory: Path) -> dict[str, Any]:
     """Fills an empty directory from a parcel and gives the facts it was packed with."""
     try:
-        with source.open("rb") as raw, zstd.ZstdFile(raw, "rb") as stream:
+        with source.open("rb") as raw, ZstdFile(raw, "rb") as stream:
             if raw.read(len(_GZIP)) == _GZIP:
                 raise ParcelDamaged("another Crucible wrote it")
             raw.seek(0)
@@ -102,7 +98,7 @@ def unpack(source: Path, directory: Path) -> dict[str, Any]:
                 raise ParcelDamaged("it goes on after its end")
         saved.verify(directory)
         saved.describe(_redescribed(directory))
-    except (EOFError, zstd.ZstdError) as error:
+    except (EOFError, ZstdError) as error:
         raise ParcelDamaged(str(error)) from error
     except (TemplateDamaged, StateDamaged) as error:
         raise ParcelDamaged(error.message) from error

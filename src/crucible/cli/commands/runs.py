@@ -157,15 +157,12 @@ def _opened() -> AbstractContextManager[Ledger]:
 
     @contextmanager
     def opened() -> Iterator[Ledger]:
-        import os
-
         from crucible.config import load_config
         from crucible.ledger.ledger import Ledger
-        from crucible.store.address import database_url
-        from crucible.store.database import Database
+        from crucible.store.lazy import own_database
 
         home = load_config().home
-        database = Database(database_url(home, os.environ))
+        database = own_database(home)
         ledger = Ledger(home, database)
         try:
             yield ledger

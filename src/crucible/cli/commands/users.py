@@ -123,16 +123,19 @@ def _with_people(work: Callable[[OpenPeople, Store], Awaitable[T]]) -> T:
     import asyncio
 
     from crucible.config import load_config
-    from crucible.server.people import open_people
+    from crucible.server.people import OpenPeople
     from crucible.server.store import Store
+    from crucible.store.lazy import own_database
 
     async def run() -> T:
         home = load_config().home
-        store, people = Store(home), open_people(home)
+        store, database = Store(home), own_database(home)
+        people = OpenPeople(database)
         try:
             return await work(people, store)
         finally:
             people.close()
+            database.close()
             store.close()
 
     return asyncio.run(run())

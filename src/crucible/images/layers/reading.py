@@ -179,7 +179,10 @@ class _Gzip:
 def _new_decompressor(compression: Compression) -> _Decompressor:
     if compression is Compression.GZIP:
         return _Gzip()
-    return _new_zstd()
+    from crucible.images.zstandard import ZstdDecompressor
+
+    decompressor: _Decompressor = ZstdDecompressor()
+    return decompressor
 
 
 def _plain_pieces(layer: Layer, blob: IO[bytes]) -> Iterator[bytes]:
@@ -235,12 +238,3 @@ def _verified_pieces(layer: Layer, blob: IO[bytes]) -> Iterator[bytes]:
     found = f"{digest.name}:{digest.hexdigest()}"
     if found != layer.digest:
         raise LayerDamaged(layer.digest, f"its content has the digest {found}")
-
-
-def _new_zstd() -> _Decompressor:
-    try:
-        from compression.zstd import ZstdDecompressor  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        from backports.zstd import ZstdDecompressor
-    decompressor: _Decompressor = ZstdDecompressor()
-    return decompressor
