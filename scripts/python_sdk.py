@@ -22,8 +22,8 @@ WRITTEN_TWICE = ("__init__.py", "transport.py", "waiting.py")
 _PAGES = (
     "_sync/sandbox.py", "_sync/client.py", "_sync/commands.py", "_sync/files.py", "_sync/code.py",
     "_sync/pty.py", "_sync/ports.py", "_sync/session.py",
-    "_sync/chat.py", "_sync/conversations.py", "_sync/runs.py", "_sync/memory.py", "settings.py",
-    "results.py", "execution.py", "values.py", "agent.py", "conversations.py", "records.py", "errors.py",
+    "_sync/chat.py", "_sync/conversations.py", "_sync/runs.py", "_sync/memory.py", "_sync/skills.py", "settings.py",
+    "results.py", "execution.py", "values.py", "agent.py", "conversations.py", "records.py", "skills.py", "errors.py",
 )  # fmt: skip
 _REFERENCE_HEAD = """\
 # Python

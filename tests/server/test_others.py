@@ -49,7 +49,7 @@ OWN = {
 }  # fmt: skip
 # The host's, for everybody to use; to change them takes an administrator. No name of a user's things is in them.
 SHARED = (
-    "/images", "/volumes", "/version", "/limits", "/agent", "/runs/key",
+    "/images", "/volumes", "/version", "/limits", "/agent", "/runs/key", "/skills",
 )  # fmt: skip
 # For who administers users. What that tells of others is who they are, never what they have.
 FOR_ADMINISTRATORS = ("/users",)

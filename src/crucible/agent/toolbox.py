@@ -37,6 +37,7 @@ class SessionTools:
         self._shelf = shelf
         self._programs = programs
         self._servers = servers
+        self._broken: dict[str, Mapping[str, str]] = {}
 
     async def tools(
         self, session: str, options: SessionOptions, workplace: Workplace
@@ -44,6 +45,7 @@ class SessionTools:
         """A name that two of them have is that of the first: no server can stand in for `bash`."""
         skills = SkillToolset(self._shelf, self._programs, options.skills)
         found = [*await self._builtin.tools(), *await skills.tools()]
+        self._broken[session] = skills.broken
         if self._servers is not None:
             found += await self._servers.tools(session, options.mcp, workplace, user=options.user)
         by_name: dict[str, Tool] = {}
@@ -52,12 +54,15 @@ class SessionTools:
         return tuple(by_name.values())
 
     def missing(self, session: str) -> Mapping[str, str]:
-        if self._servers is None:
-            return {}
-        found = self._servers.failures(session)
-        return {f"MCP server {name!r}": why for name, why in found.items()}
+        broken = self._broken.get(session, {})
+        failed = {} if self._servers is None else self._servers.failures(session)
+        return {
+            **{f"skill {name!r}": why for name, why in broken.items()},
+            **{f"MCP server {name!r}": why for name, why in failed.items()},
+        }
 
     async def leave(self, session: str) -> None:
+        self._broken.pop(session, None)
         if self._servers is not None:
             await self._servers.leave(session)
 

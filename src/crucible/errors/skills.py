@@ -30,7 +30,7 @@ class SkillTaken(Refused):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"There is a skill {name!r} already",
-            hint=f"Remove it first with `crucible skill remove {name}`",
+            hint="Say that it is to be replaced (`crucible skill add --replace`), or remove it first",
         )
 
 

@@ -38,6 +38,7 @@ from crucible.server.routes import (
     sessions,
     settings,
     signing,
+    skills,
     state,
     system,
     terminals,
@@ -54,7 +55,7 @@ MODULES = (
     health, metrics, runs, sandboxes, holds, commands, terminals, code, files, state, network, figures,
     # Before those whose paths end in an image's name.
     image_builds, image_transfers, images, volumes, tokens, system, sessions, turns, approvals, replays, ledger,
-    memory, budgets, settings, mcp_servers, conversations, chat, uploads, artifacts, workspaces,
+    memory, budgets, settings, mcp_servers, skills, conversations, chat, uploads, artifacts, workspaces,
     signing, elsewhere, users,
 )  # fmt: skip
 _DESCRIPTION = """Sandboxes of this machine: made, used, watched and removed over HTTP.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from starlette.responses import StreamingResponse
+
+from crucible.errors import HostDiskFull
 
 MOST_BYTES = 1 << 40
 BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -28,6 +32,19 @@ async def body_of(request: Request) -> AsyncIterator[bytes]:
     async for data in request.stream():
         if data:
             yield data
+
+
+async def save_body(request: Request, path: Path, most_bytes: int) -> None:
+    """Raises RequestTooLarge, or HostDiskFull where the host has no room for it."""
+    request.state.most_bytes = most_bytes
+    try:
+        with path.open("wb") as file:
+            async for data in request.stream():
+                file.write(data)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise HostDiskFull(str(path.parent)) from error
+        raise
 
 
 async def streamed(

@@ -63,6 +63,8 @@ STATUSES: tuple[tuple[type[CrucibleError], int], ...] = (
     (errors.RunMissing, 404),
     (errors.MemoryMissing, 404),
     (errors.SkillMissing, 404),
+    (errors.SkillTaken, 409),
+    (errors.SkillChanged, 409),
     (errors.UserMissing, 404),
     (errors.UserTaken, 409),
     (errors.LastAdministrator, 409),

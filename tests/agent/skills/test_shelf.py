@@ -7,10 +7,15 @@ import json
 import os
 import tarfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from crucible.agent.options import SessionOptions
+from crucible.agent.skills.programs import Programs
 from crucible.agent.skills.shelf import Shelf, read_skill
+from crucible.agent.toolbox import SessionTools
+from crucible.agent.workplace import Workplace
 from crucible.errors import BadSkill, SkillChanged, SkillMissing, SkillTaken
 
 
@@ -57,6 +62,45 @@ def test_a_skill_is_added_found_and_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["skills"]
 
 
+@pytest.mark.usefixtures("run")
+async def test_one_that_was_changed_is_told_and_the_others_work_on(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "home")
+    shelf.add(_write(tmp_path / "greet"))
+    shelf.add(_write(tmp_path / "leave", name="leave"))
+    (tmp_path / "home/skills/greet/files/SKILL.md").write_text("something else")
+    tools = SessionTools(shelf, Programs(tmp_path / "cache"), None)
+    place = cast(Workplace, None)  # none of these tools looks at it before it is called
+    names = {tool.spec.name for tool in await tools.tools("one", SessionOptions(), place)}
+    assert {"bash", "skill", "skill__leave__hello"} <= names
+    assert "skill__greet__hello" not in names
+    assert list(tools.missing("one")) == ["skill 'greet'"]
+    await tools.tools("two", SessionOptions(skills=("leave",)), place)
+    assert tools.missing("two") == {}
+    with pytest.raises(SkillChanged):
+        shelf.find("greet")
+
+
+def test_a_broken_one_does_not_give_way_to_one_that_is_built_in(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "home")
+    shelf.add(_write(tmp_path / "greet", name="web-fetch"))
+    (tmp_path / "home/skills/web-fetch/sealed.json").write_text("[]")
+    assert "web-fetch" not in [skill.name for skill in shelf.all()]
+    assert list(shelf.broken()) == ["web-fetch"]
+
+
+def test_one_takes_the_place_of_another_when_that_is_said(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "home")
+    first = shelf.add(_write(tmp_path / "greet"))
+    (tmp_path / "greet" / "scripts" / "hello.sh").write_text("echo again\n")
+    second = shelf.add(tmp_path / "greet", replaces=True)
+    assert shelf.find("greet").read("scripts/hello.sh") == b"echo again\n"
+    assert second.hashes != first.hashes
+    (tmp_path / "greet" / "SKILL.md").write_text("no skill any more")
+    with pytest.raises(BadSkill):
+        shelf.add(tmp_path / "greet", replaces=True)
+    assert shelf.find("greet").hashes == second.hashes
+
+
 def test_a_changed_file_is_not_used(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "home")
     skill = shelf.add(_write(tmp_path / "greet"))
@@ -65,7 +109,7 @@ def test_a_changed_file_is_not_used(tmp_path: Path) -> None:
         skill.read("scripts/hello.sh")
     (skill.directory / "SKILL.md").write_text("---\nname: greet\ndescription: Other.\n---\n")
     with pytest.raises(SkillChanged, match=r"SKILL\.md"):
-        shelf.all()
+        shelf.find("greet")
 
 
 def test_a_file_that_came_later_is_no_part_of_it(tmp_path: Path) -> None:

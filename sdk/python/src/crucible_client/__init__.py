@@ -52,6 +52,7 @@ from crucible_client.records import (
     Verdict,
 )
 from crucible_client.results import CommandInfo, Exit, Output, Result
+from crucible_client.skills import SkillInfo, SkillTool
 from crucible_client.values import FileChange, FileEntry, SandboxInfo, Snapshot
 
 __all__ = [
@@ -95,6 +96,8 @@ __all__ = [
     "Session",
     "SessionInfo",
     "SessionOptions",
+    "SkillInfo",
+    "SkillTool",
     "Snapshot",
     "Summary",
     "ToolCall",

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import stat
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -16,16 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from crucible.agent.skills.archives import DOCUMENT_NAME, LARGEST_SKILL, MOST_FILES, unpack
 from crucible.agent.skills.declared import Binary, DeclaredTool, Script, parse_tools
-from crucible.agent.skills.document import SkillDocument, check_skill_name, parse_document
+from crucible.agent.skills.document import NAME, SkillDocument, check_skill_name, parse_document
 from crucible.errors import BadSkill, SkillChanged, SkillMissing, SkillTaken
 
 DIRECTORY = "skills"
-DOCUMENT = "SKILL.md"
 _SEAL = "sealed.json"
 _FILES = "files"
-MOST_FILES = 2000
-LARGEST_SKILL = 64 << 20
 _BUILT_IN = Path(__file__).with_name("builtin")
 
 Origin = Literal["built in", "added"]
@@ -62,6 +59,11 @@ class Skill:
             )
         return data
 
+    def check_files(self) -> None:
+        """Raises SkillChanged for the first file that is not what it was."""
+        for path in self.hashes:
+            self.read(path)
+
 
 class Shelf:
     """Reads what is there each time it is asked: skills may be added while sessions run."""
@@ -70,42 +72,65 @@ class Shelf:
         self._root = home / DIRECTORY
 
     def all(self) -> list[Skill]:
-        """By name. One that was added goes before one of the same name that is built in."""
+        """Those that can be used, by name. One that was added goes before one of the same name that is built in."""
+        return self.look()[0]
+
+    def broken(self) -> Mapping[str, str]:
+        """Those that were added and cannot be used, with what is wrong. The others are not worse for them."""
+        return self.look()[1]
+
+    def look(self) -> tuple[list[Skill], Mapping[str, str]]:
+        """Both at once, as they are in this moment."""
         found = {skill.name: skill for skill in _built_in()}
-        found |= {path.name: self._added(path) for path in _directories(self._root)}
-        return [found[name] for name in sorted(found)]
+        broken: dict[str, str] = {}
+        for path in _directories(self._root):
+            found.pop(path.name, None)
+            try:
+                found[path.name] = self._added(path)
+            except (BadSkill, SkillChanged) as error:
+                broken[path.name] = error.message
+        return [found[name] for name in sorted(found)], broken
 
     def find(self, name: str) -> Skill:
-        for skill in self.all():
+        """Raises SkillMissing, SkillChanged."""
+        if NAME.fullmatch(name) and (self._root / name).is_dir():
+            return self._added(self._root / name)
+        for skill in _built_in():
             if skill.name == name:
                 return skill
         raise SkillMissing(name[:80])
 
-    def add(self, source: Path) -> Skill:
-        """From a directory or a tar archive of one. All of it is there, or nothing."""
+    def add(self, source: Path, *, replaces: bool = False, told_as: str = "") -> Skill:
+        """From a directory or a tar archive of one. All of it is there, or nothing.
+
+        `replaces`: also where one of that name was added before. `told_as` is where it came from, if not from there.
+        """
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._root.parent, prefix="skill-") as scratch:
-            place = Path(scratch) / _FILES
-            place.mkdir()
-            if source.is_dir():
-                _copy(source, place)
-            else:
-                _unpack(source, place)
-                place = _only_directory(place)
-            skill = read_skill(place)
-            target = self._root / skill.name
-            if target.exists():
-                raise SkillTaken(skill.name)
+            skill = _taken_in(source, Path(scratch) / _FILES)
             whole = Path(scratch) / "whole"
             whole.mkdir()
-            place.rename(whole / _FILES)
-            seal = {"hashes": skill.hashes, "added_at": time.time(), "source": str(source)}
+            skill.directory.rename(whole / _FILES)
+            seal = {
+                "hashes": skill.hashes,
+                "added_at": time.time(),
+                "source": told_as or str(source),
+            }
             (whole / _SEAL).write_text(json.dumps(seal))
-            try:
-                whole.rename(target)
-            except OSError:
-                raise SkillTaken(skill.name) from None
+            target = self._root / skill.name
+            if replaces and target.exists():
+                _exchange(target, whole)
+            else:
+                try:
+                    whole.rename(target)
+                except OSError:
+                    raise SkillTaken(skill.name) from None
         return self._added(target)
+
+    def check(self, source: Path) -> Skill:
+        """As `add` would find it; nothing is kept."""
+        with tempfile.TemporaryDirectory(prefix="crucible-skill-") as scratch:
+            return _taken_in(source, Path(scratch) / _FILES)
 
     def remove(self, name: str) -> None:
         target = self._root / check_skill_name(name)
@@ -130,7 +155,7 @@ class Shelf:
             document=_EMPTY, tools=(), origin="added", directory=files, hashes=hashes,
             added_at=added_at, source=source,
         )  # fmt: skip
-        document = parse_document(_decoded(skill.read(DOCUMENT)))
+        document = parse_document(_decoded(skill.read(DOCUMENT_NAME)))
         tools = (
             parse_tools(_decoded(skill.read(document.tools_file))) if document.tools_file else ()
         )
@@ -154,9 +179,11 @@ def read_skill(directory: Path, *, origin: Origin = "added") -> Skill:
         path: hashlib.sha256(_beneath(directory, path).read_bytes()).hexdigest()
         for path in _listed(directory)
     }
-    if DOCUMENT not in hashes:
-        raise BadSkill(f"{directory} has no {DOCUMENT}", hint="A skill is a directory with one")
-    document = parse_document(_decoded((directory / DOCUMENT).read_bytes()))
+    if DOCUMENT_NAME not in hashes:
+        raise BadSkill(
+            f"{directory} has no {DOCUMENT_NAME}", hint="A skill is a directory with one"
+        )
+    document = parse_document(_decoded((directory / DOCUMENT_NAME).read_bytes()))
     if origin == "built in" and document.name != directory.name:
         raise BadSkill(f"Skill {document.name!r} lies in a directory {directory.name!r}")
     tools: tuple[DeclaredTool, ...] = ()
@@ -217,31 +244,25 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source / path, place)
 
 
-def _unpack(source: Path, target: Path) -> None:
+def _taken_in(source: Path, place: Path) -> Skill:
+    """Copied to a place of our own first: what is checked is what is kept."""
+    place.mkdir()
+    if source.is_dir():
+        _copy(source, place)
+    else:
+        place = unpack(source, place)
+    return read_skill(place)
+
+
+def _exchange(target: Path, whole: Path) -> None:
+    """The new one in the place of the old, which is back if that fails."""
+    old = whole.with_name("old")
+    target.rename(old)
     try:
-        with tarfile.open(source) as archive:
-            count, size = 0, 0
-            for member in archive:
-                count, size = count + 1, size + member.size
-                if count > MOST_FILES or size > LARGEST_SKILL:
-                    raise BadSkill(f"{source} holds more than a skill may")
-                if not (member.isfile() or member.isdir()):
-                    raise BadSkill(f"{member.name!r:.80} of the archive is a link or a device")
-                archive.extract(member, target, filter="data")
-    except FileNotFoundError:
-        raise BadSkill(f"{source} does not exist") from None
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-        raise BadSkill(f"{source} is no archive of a skill: {error}") from None
-
-
-def _only_directory(place: Path) -> Path:
-    """Archives often hold the skill's directory, not its files."""
-    if (place / DOCUMENT).exists():
-        return place
-    inside = list(place.iterdir())
-    if len(inside) == 1 and inside[0].is_dir():
-        return inside[0]
-    raise BadSkill(f"The archive has no {DOCUMENT}")
+        whole.rename(target)
+    except OSError:
+        old.rename(target)
+        raise
 
 
 def _beneath(directory: Path, path: str) -> Path:

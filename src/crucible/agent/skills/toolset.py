@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from crucible.agent.skills.programs import Programs
@@ -12,7 +12,7 @@ from crucible.agent.tools.base import Tool
 
 
 class SkillToolset:
-    """`wanted` are names or patterns; None is every skill."""
+    """`wanted` are names or patterns; None is every skill. `broken` are those of them that cannot be used, and why."""
 
     def __init__(
         self, shelf: Shelf, programs: Programs, wanted: Sequence[str] | None = None
@@ -20,16 +20,12 @@ class SkillToolset:
         self._shelf = shelf
         self._programs = programs
         self._wanted = wanted
+        self.broken: Mapping[str, str] = {}
 
     def skills(self) -> tuple[Skill, ...]:
-        found = self._shelf.all()
-        if self._wanted is None:
-            return tuple(found)
-        return tuple(
-            skill
-            for skill in found
-            if any(fnmatchcase(skill.name, pattern) for pattern in self._wanted)
-        )
+        found, broken = self._shelf.look()
+        self.broken = {name: why for name, why in broken.items() if self._is_wanted(name)}
+        return tuple(skill for skill in found if self._is_wanted(skill.name))
 
     async def tools(self) -> tuple[Tool, ...]:
         skills = self.skills()
@@ -41,3 +37,6 @@ class SkillToolset:
             for declared in skill.tools
         )
         return (ReadSkill(skills=skills), *of_skills)
+
+    def _is_wanted(self, name: str) -> bool:
+        return self._wanted is None or any(fnmatchcase(name, one) for one in self._wanted)

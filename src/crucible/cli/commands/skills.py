@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crucible.cli.grammar import JSON, Arguments, Command, Operand
+from crucible.cli.grammar import JSON, Arguments, Command, Operand, Option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ _SHOWN_DESCRIPTION = 80
 def show_all(arguments: Arguments) -> int:
     from crucible.cli import render
 
-    skills = _shelf().all()
+    skills, broken = _shelf().look()
     if arguments.flag("json"):
-        render.show_json([_fields(skill) for skill in skills])
+        unusable = [{"name": name, "problem": why} for name, why in broken.items()]
+        render.show_json([*(_fields(skill) for skill in skills), *unusable])
         return 0
     rows = [
         (
@@ -29,6 +30,7 @@ def show_all(arguments: Arguments) -> int:
         )
         for skill in skills
     ]
+    rows += [(name, "unusable", "-", why) for name, why in broken.items()]
     render.show_table(("NAME", "ORIGIN", "TOOLS", "DESCRIPTION"), rows)
     return 0
 
@@ -39,7 +41,7 @@ def add(arguments: Arguments) -> int:
     from crucible.cli import render
 
     for source in arguments.words("PATH"):
-        skill = _shelf().add(Path(source).absolute())
+        skill = _shelf().add(Path(source).absolute(), replaces=arguments.flag("replace"))
         render.tell(f"Added {skill.name}: {len(skill.hashes)} files, {len(skill.tools)} tools")
     return 0
 
@@ -51,19 +53,17 @@ def remove(arguments: Arguments) -> int:
 
 
 def check(arguments: Arguments) -> int:
-    """A directory as it is, or a skill that was added: that none of its files was changed since."""
+    """A directory or an archive as it is, or a skill that was added: that none of its files was changed since."""
     from pathlib import Path
 
-    from crucible.agent.skills.shelf import read_skill
     from crucible.cli import render
 
     for word in arguments.words("SKILL"):
-        if Path(word).is_dir():
-            skill = read_skill(Path(word).absolute())
+        if Path(word).exists():
+            skill = _shelf().check(Path(word).absolute())
         else:
             skill = _shelf().find(word)
-            for path in skill.hashes:
-                skill.read(path)
+            skill.check_files()
         render.say(
             f"{skill.name}: {len(skill.hashes)} files and {len(skill.tools)} tools, all well"
         )
@@ -121,6 +121,7 @@ the session's sandbox. Its files are known by hash: one that was changed is not 
                 operands=(
                     Operand("PATH", "a skill's directory, or a tar archive of one", arity="many", complete="path"),
                 ),
+                options=(Option("replace", "also where one of that name was added before"),),
                 summary="Add skills for all sessions",
                 examples=(("crucible skill add ./pdf-forms", "a directory"),),
             ),
@@ -134,7 +135,7 @@ the session's sandbox. Its files are known by hash: one that was changed is not 
             Command(
                 "check",
                 check,
-                operands=(Operand("SKILL", "a directory, or the name of a skill", arity="many"),),
+                operands=(Operand("SKILL", "a directory or an archive, or the name of a skill", arity="many"),),
                 summary="Check whether skills are well written, and unchanged since they were added",
                 examples=(("crucible skill check ./pdf-forms", "before it is added"),),
             ),

@@ -29,10 +29,10 @@ from crucible.sandbox.scratch import scratch_directory
 from crucible.sandbox.spec import DEFAULT_RUN_TIMEOUT_S, SandboxSpec, parse_environment
 from crucible.sandbox.workspace.unpacking import Unpacker, UnpackLimits
 from crucible.server.auth import MAY_ADMINISTER, TheDomain
-from crucible.server.bytestreams import TAR_IN
+from crucible.server.bytestreams import TAR_IN, save_body
 from crucible.server.routes import PREFIX
 from crucible.server.routes.commands import EVENTS
-from crucible.server.routes.image_transfers import ImageName, save_body
+from crucible.server.routes.image_transfers import ImageName
 from crucible.server.streaming import EventStream
 from crucible.server.telling import Telling, told_as_events
 

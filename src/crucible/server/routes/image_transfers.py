@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from crucible.errors import HostDiskFull, ImageUnsupported
+from crucible.errors import ImageUnsupported
 from crucible.images import obtaining
 from crucible.images.oci.exporting import ExportFormat, export
 from crucible.images.oci.pull import Pulling
@@ -24,7 +23,7 @@ from crucible.sandbox.image_use import images_in_use
 from crucible.sandbox.known_images import find_stored, is_builtin
 from crucible.sandbox.scratch import scratch_directory
 from crucible.server.auth import MAY_ADMINISTER, TheDomain
-from crucible.server.bytestreams import BYTES_IN, bytes_out, streamed
+from crucible.server.bytestreams import BYTES_IN, bytes_out, save_body, streamed
 from crucible.server.domain import Domain
 from crucible.server.models.base import Asked
 from crucible.server.routes import PREFIX
@@ -138,19 +137,6 @@ async def import_image(
         work = asyncio.to_thread(obtaining.obtain, f"{form}:{path}", how, name=called)
         image = await while_connected(request, work)
     return Pulled(name=image.name, digest=image.digest)
-
-
-async def save_body(request: Request, path: Path, most_bytes: int) -> None:
-    """Raises RequestTooLarge, or HostDiskFull where the host has no room for it."""
-    request.state.most_bytes = most_bytes
-    try:
-        with path.open("wb") as file:
-            async for data in request.stream():
-                file.write(data)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise HostDiskFull(str(path.parent)) from error
-        raise
 
 
 async def _packed(domain: Domain, name: str, form: ExportFormat) -> AsyncIterator[bytes]:

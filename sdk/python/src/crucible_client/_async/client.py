@@ -22,6 +22,7 @@ from crucible_client._async.http import AsyncHttp
 from crucible_client._async.memory import AsyncMemory
 from crucible_client._async.runs import AsyncRuns
 from crucible_client._async.session import AsyncSession
+from crucible_client._async.skills import AsyncSkills
 from crucible_client._async.uploading import send_file
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
@@ -55,6 +56,7 @@ class AsyncClient:
         self.http = AsyncHttp(self._address, timeout_s=timeout_s)
         self.runs = AsyncRuns(self.http)
         self.memory = AsyncMemory(self.http)
+        self.skills = AsyncSkills(self.http)
         self.conversations = AsyncConversations(self.http)
 
     @property

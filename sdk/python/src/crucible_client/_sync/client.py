@@ -24,6 +24,7 @@ from crucible_client._sync.http import Http
 from crucible_client._sync.memory import Memory
 from crucible_client._sync.runs import Runs
 from crucible_client._sync.session import Session
+from crucible_client._sync.skills import Skills
 from crucible_client._sync.uploading import send_file
 from crucible_client._sync.waiting import Told
 from crucible_client.address import Address, find_address
@@ -57,6 +58,7 @@ class Client:
         self.http = Http(self._address, timeout_s=timeout_s)
         self.runs = Runs(self.http)
         self.memory = Memory(self.http)
+        self.skills = Skills(self.http)
         self.conversations = Conversations(self.http)
 
     @property
