@@ -21,7 +21,7 @@ def show_all(arguments: Arguments) -> int:
         unusable = [{"name": name, "problem": why} for name, why in broken.items()]
         render.show_json([*(_fields(skill) for skill in skills), *unusable])
         return 0
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             skill.name,
             skill.origin,
