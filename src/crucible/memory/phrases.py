@@ -47,13 +47,18 @@ _OWN = (
     r"hobby|budget|deadline|"
     r"company's name|username|handle|name"
 )
-_DIET = r"vegetarian|vegan|pescatarian|halal|kosher|gluten[- ]free|lactose[- ]intolerant|diabetic|coeliac|celiac|"
-r"teetotal"
+_DIET = (
+    r"(?:vegetarian|vegan|pescatarian|halal|kosher|gluten[- ]free|lactose[- ]intolerant|diabetic|coeliac|celiac|"
+    r"teetotal)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """`attribute` and `text` are filled with the groups of the pattern. `{value:key}` becomes a key."""
+    """`attribute` and `text` are filled with the groups of the pattern. `{value:key}` becomes a key.
+
+    `is_name` is for words that are said of much else ("moved to", "joined"): only a name makes a fact of them.
+    """
 
     pattern: re.Pattern[str]
     kind: Kind
@@ -61,6 +66,7 @@ class Phrase:
     text: str
     confidence: float = 0.85
     is_place: bool = False
+    is_name: bool = False
     ends: bool = False
 
 
@@ -72,10 +78,11 @@ def _phrase(
     confidence: float = 0.85,
     *,
     is_place: bool = False,
+    is_name: bool = False,
     ends: bool = False,
 ) -> Phrase:
     compiled = re.compile(rf"(?:{pattern})\s*$", re.IGNORECASE)
-    return Phrase(compiled, kind, attribute, text, confidence, is_place, ends)
+    return Phrase(compiled, kind, attribute, text, confidence, is_place, is_name, ends)
 
 
 _V = r"(?P<value>\S.{0,159}?)"
@@ -157,6 +164,7 @@ PHRASES: tuple[Phrase, ...] = (
         "Lives in {value}",
         0.9,
         is_place=True,
+        is_name=True,
     ),
     _phrase(
         rf"my home is in {_V}|i moved from .{{1,40}} to {_V.replace('value', 'other')}",
@@ -187,7 +195,8 @@ PHRASES: tuple[Phrase, ...] = (
     # Work
     _phrase(rf"i {_ADVERB}work as (?:an? |the )?{_V}", "fact", "role", "Works as {value}", 0.9),
     _phrase(
-        rf"(?:i {_ADVERB}work|{_I} (?:working|employed)) (?:at|for) (?:a company called |a firm called )?{_V}",
+        rf"(?:i {_ADVERB}work|{_I} (?:working|employed)) (?:at|for) (?:a company called |a firm called )?"
+        rf"(?!(?:home|free|fun|nights?|the|least|\d)\b){_V}",
         "fact",
         "employer",
         "Works at {value}",
@@ -202,6 +211,7 @@ PHRASES: tuple[Phrase, ...] = (
         "Works at {value}",
         0.8,
         is_place=True,
+        is_name=True,
     ),
     _phrase(
         rf"{_I} (?:an? |the )(?P<value>(?:[\w+#./-]+ ){{0,4}}{_OCCUPATION}(?: (?:at|in|for|of|with) .{{1,60}}?)?)",
@@ -352,7 +362,11 @@ PHRASES: tuple[Phrase, ...] = (
         0.8,
     ),
     _phrase(
-        rf"i {_ADVERB}prefer {_V}", "preference", "prefers:{value:key}", "Prefers {value}", 0.9
+        rf"i(?:'d| would)? {_ADVERB}prefer {_V}",
+        "preference",
+        "prefers:{value:key}",
+        "Prefers {value}",
+        0.9,
     ),
     _phrase(
         rf"i (?:really )?(?:don't|do not) like {_V}|i {_ADVERB}(?:hate|dislike|detest|can't stand|cannot stand) "

@@ -71,6 +71,8 @@ _WHEN = re.compile(
     r"as an? .*|from .*)$",
     re.IGNORECASE,
 )
+_INSTEAD_OF = re.compile(r",? (?:and )?(?:not|instead of|rather than)\b.*$", re.IGNORECASE)
+_COMMON = re.compile(r"(?:an?|the|their|our|another|next|new)\b", re.IGNORECASE)
 _POINTS = re.compile(
     r"(?:it|this|that|these|those|them|there|here|him|her|you|your|the (?:following|above|below|same|idea|way|"
     r"fact|first|second|last|latter|former|code|file|error|output|result|function|test)"
@@ -118,17 +120,21 @@ def _match(clause: str, sentence: str) -> Candidate | None:
     for phrase in PHRASES:
         match = phrase.pattern.match(clause)
         if match is not None:
-            return _candidate(phrase, match, sentence)
+            return _candidate(phrase, match, sentence, clause)
     return None
 
 
-def _candidate(phrase: Phrase, match: re.Match[str], sentence: str) -> Candidate | None:
+def _candidate(
+    phrase: Phrase, match: re.Match[str], sentence: str, clause: str
+) -> Candidate | None:
     groups = {name: text for name, text in match.groupdict().items() if text}
     groups.setdefault("value", groups.get("other", ""))
     groups["value"] = _cut(groups["value"], is_place=phrase.is_place)
     if "other" in groups:
         groups["other"] = _cut(groups["other"], is_place=False)
     if not phrase.ends and not _says_something(groups["value"]):
+        return None
+    if phrase.is_name and not _is_name(groups["value"], clause):
         return None
     text = _fill(phrase.text, groups)
     return Candidate(
@@ -144,6 +150,7 @@ def _candidate(phrase: Phrase, match: re.Match[str], sentence: str) -> Candidate
 def _cut(value: str, *, is_place: bool) -> str:
     value = _TAIL.sub("", value).strip(" ,.!;:'\"")
     if is_place:
+        value = _INSTEAD_OF.sub("", value)
         shorter = _WHEN.sub("", value)
         while shorter != value:
             value, shorter = shorter, _WHEN.sub("", shorter)
@@ -154,6 +161,13 @@ def _says_something(value: str) -> bool:
     if not value or _POINTS.match(value):
         return False
     return len(value.split()) <= _LONGEST_VALUE_WORDS and any(letter.isalnum() for letter in value)
+
+
+def _is_name(value: str, clause: str) -> bool:
+    """Of who writes without capitals, whatever no article stands before."""
+    if _COMMON.match(value) or any(letter.isdigit() for letter in value):
+        return False
+    return value[:1] != value[:1].lower() or clause == clause.lower() or not value[:1].isascii()
 
 
 def _fill(form: str, groups: dict[str, str]) -> str:

@@ -37,7 +37,10 @@ _ANNOUNCES = re.compile(
     r"transcript|prompt|result|review|post|story|poem)s?\b"
     r"[^.!?\n]{0,60}|\b(?:says?|said|reads?|wrote|writes|states?|contains?|returned|printed|prints|shows?|told "
     r"me|goes|summari[sz]e|translate|proofread"
-    r"|rewrite|correct|fix|explain|analy[sz]e|review)\b[^.!?\n]{0,60}):\s*$",
+    r"|rewrite|correct|fix|explain|analy[sz]e|review)\b[^.!?\n]{0,60}):(?=\s|$)"
+    # "Please proofread this", with what it is about below.
+    r"|\b(?:summari[sz]e|translate|proofread|rewrite|rephrase|paraphrase|polish|shorten|correct|review|edit)\b"
+    r"[^.!?\n]{0,40}\b(?:this|these|it|the following|below)\b[^.!?\n]{0,40}[.!]?\s*$",
     re.IGNORECASE,
 )
 _END = re.compile(r"(?<=[.!?…;])[\"”’)\]]*\s+(?=\S)|(?<=[。！？])(?=\S)|\n+")
@@ -53,9 +56,11 @@ def own_words(text: str) -> str:
         text = pattern.sub("\n", text)
     kept: list[str] = []
     for line in text.split("\n"):
-        if not _FOREIGN_LINE.match(line):
-            kept.append(_IN_QUOTES.sub(" ", _INLINE_CODE.sub(_code_word, line)))
-        if _ANNOUNCES.search(line):
+        announced = _ANNOUNCES.search(line)
+        own = line[: announced.end()] if announced else line
+        if not _FOREIGN_LINE.match(own):
+            kept.append(_IN_QUOTES.sub(" ", _INLINE_CODE.sub(_code_word, own)))
+        if announced:
             break
     return "\n".join(kept).strip()
 
