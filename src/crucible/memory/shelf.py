@@ -25,6 +25,8 @@ _MOST_USERS = 16
 _FIRST_ROWS = 256
 # What all words of a question together add to a similarity: enough to tell two alike apart, too little to drown it.
 _WORDS_WEIGHT = 0.2
+# What names and identifiers add: to vectors, HK-7741-B and HK-7714-A are the same.
+_EXACT_WEIGHT = 0.3
 _MOST_BY_WORDS = 500
 # Between statements and questions that have nothing to do with each other the model finds 0.1 and less.
 _LEAST_SIMILARITY = 0.15
@@ -75,6 +77,9 @@ class Shelf:
         # Common words are in thousands of facts: those with the most of them will do.
         best_words = nlargest(_MOST_BY_WORDS, by_words, key=by_words.__getitem__)
         scores = {key: _WORDS_WEIGHT * by_words[key] / ceiling for key in best_words}
+        exact = self._words.exact(query)
+        for key in nlargest(_MOST_BY_WORDS, exact, key=exact.__getitem__):
+            scores[key] = scores.get(key, 0.0) + _EXACT_WEIGHT * exact[key]
         near: dict[str, float] = {}
         if vector is not None and self._vectors is not None:
             near = self._vectors.nearest(vector, most, also=scores)

@@ -108,6 +108,17 @@ class WordIndex:
         known = (self._postings.get(term) for term in set(terms(query)))
         return sum(self._rarity(len(keys)) * (_K1 + 1) for keys in known if keys)
 
+    def exact(self, query: str) -> dict[str, float]:
+        """Of the words that are meant to the letter, the share that each text has, the rarest counting most."""
+        held = {term: self._postings[term] for term in exact_terms(query) if term in self._postings}
+        weights = {term: self._rarity(len(keys)) for term, keys in held.items()}
+        whole = sum(weights.values())
+        shares: dict[str, float] = {}
+        for term, keys in held.items():
+            for key in keys:
+                shares[key] = shares.get(key, 0.0) + weights[term] / whole
+        return shares
+
     def shared(self, key: str, query: str) -> tuple[str, ...]:
         """The words of the query, as they were written, that the text has too."""
         counted: Mapping[str, int] = self._terms.get(key, Counter())
@@ -115,6 +126,21 @@ class WordIndex:
 
     def _rarity(self, holders: int) -> float:
         return math.log(1 + (len(self._terms) - holders + 0.5) / (holders + 0.5))
+
+
+def exact_terms(query: str) -> set[str]:
+    """Identifiers and names: what has a digit, or a capital that no beginning of a sentence asks for."""
+    query = query[: _MOST_WORDS * 8]
+    has_small = any(map(str.islower, query))
+    found, end = set(), 0
+    for match in _WORD.finditer(query):
+        word, between = match.group(), query[end : match.start()]
+        begins = not end or any(mark in between for mark in ".!?:\n")
+        is_named = has_small and any(map(str.isupper, word[1:] if begins else word))
+        if is_named or any(map(str.isdigit, word)):
+            found.add(stem_of(word))
+        end = match.end()
+    return found - {""}
 
 
 def stem_of(word: str) -> str:
