@@ -106,6 +106,14 @@ def verdict(policy: Mapping[str, Any], call: Use, risk: Report = Report()) -> st
         "ssh-agent git push",
         "echo ${x:-$(git push)}",
         "echo $((1 + $(git push)))",
+        "bash -eo pipefail -c 'git push'",
+        "bash +O extglob --rcfile x -c 'git push'",
+        "git --config-env a=b --attr-source x push",
+        "time { git push; }",
+        "! { git push; }",
+        "coproc X { git push; }",
+        "a[$(git push)]=1",
+        "faketime now conda run git push",
     ],
 )  # fmt: skip
 def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
@@ -142,6 +150,21 @@ def test_a_denied_command_is_denied_however_it_is_written(command: str) -> None:
         "git pu\u0455h",
         "rev <<< 'hsup tig' | sh",
         "a|" * 7000,
+        "alias g=git; g push",
+        "cat list | parallel",
+        "tmux new -d 'git push'",
+        "somewrapper --quiet git push",
+        "ssh host git push",
+        "git rebase -x 'git push' HEAD~1",
+        "git submodule foreach git push",
+        "git -c core.pager='git push' log",
+        "GIT_EDITOR='git push' git commit",
+        "PAGER='git push'; export PAGER; man ls",
+        "at now <<< 'git push'",
+        "awk 'BEGIN { system(\"git push\") }'",
+        "python3 -c 'import subprocess as s; s.run([\"git\", \"push\"])'",
+        "python3 - <<'E'\nos.system('git push')\nE",
+        "tar cf x y --checkpoint-action=exec='/usr/bin/git push'",
     ],
 )  # fmt: skip
 def test_what_may_be_denied_is_asked_about_even_where_everything_is_allowed(command: str) -> None:
@@ -158,10 +181,21 @@ def test_what_may_be_denied_is_asked_about_even_where_everything_is_allowed(comm
         "git stash push",
         "# git push",
         "grep 'git push' x",
+        "git commit -m 'Explain git push'",
+        "message='about git push'; echo \"$message\"",
+        "cat > notes.md <<'E'\ngit push\nE",
+        "sudo echo git push",
+        "python3 -c 'print(\"pushed by git\")'",
     ],
 )
 def test_what_only_looks_denied_is_not(command: str) -> None:
     assert verdict({"deny": ["bash(git push)"], "allow": ["bash"]}, bash(command)) == "allow"
+
+
+def test_a_program_that_is_only_named_is_not_taken_for_a_command() -> None:
+    policy = {"deny": ["bash(curl*)"], "allow": ["bash"]}
+    assert verdict(policy, bash("npm install curl")) == "allow"
+    assert verdict(policy, bash("tmux new 'curl x'")) == "ask"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 from crucible.agent.risk import Language
 
 _FILES = Path(__file__).parent.parent / "risk_corpus"
+_SECOND = Path(__file__).parent.parent / "risk_corpus_second"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,15 @@ class Snippet:
 
 
 def all_snippets() -> list[Snippet]:
+    return _snippets(_FILES)
+
+
+def second_snippets() -> list[Snippet]:
+    """By another author, who had not read the rules."""
+    return _snippets(_SECOND)
+
+
+def _snippets(folder: Path) -> list[Snippet]:
     return [
         Snippet(
             id=row["id"],
@@ -32,6 +42,6 @@ def all_snippets() -> list[Snippet]:
             language=Language(row.get("language", path.stem)),
             expect=frozenset(row["expect"]),
         )
-        for path in sorted(_FILES.glob("*.toml"))
+        for path in sorted(folder.glob("*.toml"))
         for row in tomllib.loads(path.read_text(encoding="utf-8"))["snippet"]
     ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from tests.agent.risk.corpus import Snippet, all_snippets
+from tests.agent.risk.corpus import Snippet, all_snippets, second_snippets
 
 from crucible.agent.risk import Category, Language, inspect
 
 SNIPPETS = all_snippets()
 HELD_OUT = [snippet for snippet in SNIPPETS if snippet.is_held_out]
+SECOND = second_snippets()
 DEVELOPMENT = [snippet for snippet in SNIPPETS if not snippet.is_held_out]
 
 
@@ -37,6 +38,20 @@ def test_precision_and_recall_are_at_least_nine_in_ten(
     for true, false, missed in (dangerous, categories):
         assert true / (true + false) >= 0.9, wrong
         assert true / (true + missed) >= 0.9, wrong
+
+
+@pytest.mark.parametrize("language", [Language.PYTHON, Language.JAVASCRIPT, Language.SHELL])
+def test_what_somebody_else_labelled_is_told_apart_as_well(
+    language: Language, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snippets = [snippet for snippet in SECOND if snippet.language is language]
+    innocent = [snippet for snippet in snippets if not snippet.expect]
+    assert len(snippets) >= 80 and 2 * len(innocent) >= len(snippets)
+    (true, false, missed), _, wrong = measure(snippets)
+    with capsys.disabled():
+        print(f"\nsecond set, {language}, {len(snippets)} snippets: {show(true, false, missed)}")
+    assert true / (true + false) >= 0.9, wrong
+    assert true / (true + missed) >= 0.9, wrong
 
 
 def measure(

@@ -9,10 +9,11 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import TYPE_CHECKING
 
+from crucible.agent.permissions.mentions import Mentions, mentions_in_variable, mentions_of
 from crucible.agent.risk.inspection import (
     MAX_CHARACTERS,
     MAX_DEPTH,
@@ -47,10 +48,14 @@ _MAX_WRAPPING = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simple:
-    """One simple command: `written` is what an allow must match, any of `forms` what a deny or an ask may match."""
+    """One simple command: `written` is what an allow must match, any of `forms` what a deny or an ask may match.
+
+    `mentions` are what a deny or an ask may be about though it is not read as a command.
+    """
 
     written: str
     forms: tuple[str, ...]
+    mentions: Mentions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,8 @@ class _Splitter(Reader):
     def on_lone_assignment(self, name: str, word: Word) -> None:
         # It may change what later commands are: `PATH=. ; git status`.
         text = f"{name}={word.text}"
-        self._add(Command(words=(Word(text=text, shape=f"{name}={word.shape}"),)))
+        simple = _simple(Command(words=(Word(text=text, shape=f"{name}={word.shape}"),)))
+        self._keep(replace(simple, mentions=mentions_in_variable(name, word.text)))
 
     def on_redirect(self, redirect: Redirect, node: SgNode) -> None:
         self._look_at(redirect)
@@ -135,6 +141,9 @@ class _Splitter(Reader):
         if wrapping > _MAX_WRAPPING:
             raise _TooMuch
         self._add(command)
+        if command.name == "alias" and any("=" in text for text in command.texts):
+            # Where aliases are expanded, any later word may be one.
+            self._add(Command(words=(UNKNOWN_WORD,)))
         for inner in inner_of(command):
             if isinstance(inner, Script):
                 self._program(inner.word, inner.language)
@@ -187,7 +196,11 @@ def _simple(command: Command) -> Simple:
     written = [base if directory in _BIN else shapes[0], *shapes[1:]]
     texts = [[_open(word.text) for word in command.words], shapes]
     forms = dict.fromkeys(form for words in texts for form in _forms(words))
-    return Simple(written=" ".join([*prefix, _joined(written)]), forms=tuple(forms))
+    return Simple(
+        written=" ".join([*prefix, _joined(written)]),
+        forms=tuple(forms),
+        mentions=mentions_of(command),
+    )
 
 
 def _open(text: str) -> str:

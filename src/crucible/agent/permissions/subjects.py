@@ -63,7 +63,8 @@ class _Commands:
             return Match.CERTAIN
         if not line.is_whole or any(pattern.could_match(form) for form in forms):
             return Match.POSSIBLE
-        return Match.NO
+        is_mentioned = any(simple.mentions.has(pattern) for simple in line.commands)
+        return Match.POSSIBLE if is_mentioned else Match.NO
 
     def allowed_by(self, patterns: Sequence[Pattern | None]) -> int | None:
         """Each simple command by one of them; nothing that was not understood, and no file outside the workspace."""

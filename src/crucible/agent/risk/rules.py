@@ -171,6 +171,7 @@ _TABLE = (
     ),
     Rule("fork-bomb", _HARM, _CRITICAL, "It starts processes until nothing is left."),
     Rule("history-rewrite", _HARM, _HIGH, "It overwrites or removes what a remote repository has."),
+    Rule("discard-work", _HARM, _MEDIUM, "It throws away work that no commit or branch holds."),
     Rule("unparsed", _UNPARSED, _HIGH, "Some of it does not parse, and was not inspected."),
     Rule("too-large", _UNPARSED, _HIGH, "It is larger than what is inspected."),
     Rule("too-deep", _UNPARSED, _HIGH, "It is nested deeper than what is inspected."),

@@ -195,7 +195,10 @@ class JavaScriptReader(ProgramReader):
         holder, name = node.field("object"), node.field("property")
         if holder is None or name is None:
             return self.walk(node)
-        return self._member(node, self.visit(holder), name.text())
+        value = self._member(node, self.visit(holder), name.text())
+        if value.path == "document.cookie" and not _is_assigned(node):
+            self._inspection.find("credential-variable", node)
+        return value
 
     def _member(self, node: SgNode, holder: Value, name: str) -> Value:
         if holder.path in names.GLOBALS:
@@ -366,6 +369,14 @@ class JavaScriptReader(ProgramReader):
         if operator.text() in ("||", "??") and (first.path or first.text is not None):
             return first
         return Value(sources=first.sources | second.sources)
+
+
+def _is_assigned(node: SgNode) -> bool:
+    parent = node.parent()
+    if parent is None or parent.kind() != "assignment_expression":
+        return False
+    left = parent.field("left")
+    return left is not None and left.range() == node.range()
 
 
 def _parameters(node: SgNode | None) -> list[str]:

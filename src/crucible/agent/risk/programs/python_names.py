@@ -56,7 +56,10 @@ _TABLE = {
             "nltk.download",
             "webbrowser.open",
         ),
+        *("mysql.connector.connect", "asyncpg.connect", "redis.StrictRedis", "redis.from_url"),
+        *("grpc.insecure_channel", "grpc.secure_channel", "elasticsearch.Elasticsearch"),
     ],
+    "tell package-install": ["pip.main", "pip._internal.main", "pip._internal.cli.main.main"],
     "fetch-or-read 0": [
         *(
             f"pandas.read_{kind}"
@@ -155,11 +158,10 @@ _TABLE = {
         "aiofiles.open",
     ],
     "read 0": [
-        "os.readlink",
-        "linecache.getline",
-        "fileinput.input",
-        "sqlite3.connect",
-        "PIL.Image.open",
+        *("os.readlink", "linecache.getline", "fileinput.input", "sqlite3.connect"),
+        *("PIL.Image.open", "zipfile.ZipFile", "tarfile.open", "dbm.open", "numpy.fromfile"),
+        *(f"configparser.{kind}ConfigParser().read" for kind in ("", "Raw", "Safe")),
+        *("dotenv.load_dotenv", "dotenv.dotenv_values", "logging.config.fileConfig"),
     ],
     "list 0": ["os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob"],
     "write 0": [

@@ -51,6 +51,9 @@ _INSTALLERS: dict[str, frozenset[str]] = {
     "snap": frozenset({"install"}),
 }
 _OF_GIT = words_of("push pull fetch clone ls-remote")
+_GIT_VALUES = words_of(
+    "-C -c --git-dir --work-tree --namespace --exec-path --config-env --attr-source --super-prefix"
+)
 _FORCE = ("--force", "-f", "--force-with-lease", "--delete", "-d", "--mirror", "--prune")
 
 
@@ -67,6 +70,10 @@ def judge_reach(command: Command) -> Iterator[str]:
     elif name in _PROBES:
         if any(not text.startswith("-") and not is_local_host(text) for text in texts):
             yield "network-call"
+    elif name == "openssl" and verb == "s_client":
+        hosts = [text for text in texts if ":" in text]
+        if not hosts or not all(is_local_host(host_of(text)) for text in hosts):
+            yield "raw-socket"
     elif name == "git" or name.startswith("git-"):
         yield from _of_git(command)
     elif name.startswith(("python", "pypy")) and texts[:2] == ["-m", "pip"]:
@@ -85,11 +92,7 @@ def git_verb(texts: list[str]) -> tuple[str, list[str]]:
     """What git is asked to do, behind its own options, and the words after that."""
     rest = list(texts)
     while rest and rest[0].startswith("-"):
-        del rest[
-            : 2
-            if rest[0] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
-            else 1
-        ]
+        del rest[: 2 if rest[0] in _GIT_VALUES else 1]
     return (rest[0], rest[1:]) if rest else ("", [])
 
 
@@ -128,6 +131,8 @@ def _socket(command: Command) -> Iterator[str]:
 
 def _of_git(command: Command) -> Iterator[str]:
     verb, rest = git_verb(command.texts)
+    if _discards(verb, rest):
+        yield "discard-work"
     if verb == "remote" and rest[:1] == ["update"]:
         verb = "fetch"
     if verb == "submodule" and "update" in rest:
@@ -142,6 +147,27 @@ def _of_git(command: Command) -> Iterator[str]:
         text in _FORCE or text.startswith(("+", ":", "--force-with-lease")) for text in rest
     ):
         yield "history-rewrite"
+
+
+def _discards(verb: str, rest: list[str]) -> bool:
+    """Work that no commit holds, or commits that no branch holds any more."""
+    flags = {text for text in rest if text.startswith("-")}
+    match verb:
+        case "reset":
+            return "--hard" in flags
+        case "clean":
+            return "--force" in flags or any("f" in flag for flag in flags if flag[:2] != "--")
+        case "checkout" | "switch":
+            return bool(flags & {"-f", "--force", "--discard-changes"}) or rest[-1:] == ["."]
+        case "restore":
+            return rest[-1:] == ["."] and "--staged" not in flags
+        case "stash":
+            return rest[:1] in (["drop"], ["clear"])
+        case "reflog":
+            return rest[:1] in (["expire"], ["delete"])
+        case "branch":
+            return "-D" in flags
+    return verb in ("filter-branch", "filter-repo")
 
 
 def _is_remote(text: str) -> bool:

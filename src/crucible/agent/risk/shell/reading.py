@@ -173,6 +173,8 @@ class Reader:
     def _assign(self, node: SgNode) -> tuple[str, Word]:
         name_node, value_node = node.field("name"), node.field("value")
         name = name_node.text() if name_node is not None else ""
+        if name_node is not None and name_node.kind() == "subscript":
+            self._sequence(name_node, None)
         # Of its value no words are made, whatever is in it.
         pieces = self._pieces(value_node) if value_node is not None else []
         text = "".join(piece.text for piece in pieces)

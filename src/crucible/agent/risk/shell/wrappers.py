@@ -66,10 +66,23 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
     "linux64": ("", 0),
     "cgexec": ("-g", 0),
     "screen": ("-S", 0),
+    "torsocks": ("", 0),
+    "proxychains": ("-f", 0),
+    "proxychains4": ("-f", 0),
+    "faketime": ("", 1),
+    "valgrind": ("", 0),
+    "cpulimit": ("-l -p", 0),
+    "gdb": ("-x -ex", 0),
     "uv": ("", -1),
     "poetry": ("", -1),
+    "pipenv": ("", -1),
+    "conda": ("", -1),
+    # Words of the shell that the grammar takes for a command's name when they stand behind another.
+    **dict.fromkeys(("{", "if", "then", "elif", "else", "while", "until", "do", "!"), ("", 0)),
 }
+_COMPOUND = frozenset({"{", "if", "while", "until", "for", "case", "select"})
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"})
+_SHELL_VALUES = frozenset({"--rcfile", "--init-file"})
 _PYTHONS = re.compile(r"(python|pypy)[0-9.]*$")
 _NODES = frozenset({"node", "nodejs", "deno", "bun", "ts-node", "tsx"})
 _OTHERS = {"perl": "eE", "ruby": "e", "php": "r", "lua": "e", "Rscript": "e", "osascript": "e"}
@@ -110,6 +123,11 @@ def inner_of(command: Command) -> Iterator[Command | Script]:
         yield from _of_interpreter(command, _OTHERS[name], None)
 
 
+def is_wrapper(name: str) -> bool:
+    """Whether what it runs is handed over by `inner_of`."""
+    return name in _WRAPPERS
+
+
 def is_interpreter(name: str) -> bool:
     return name in SHELLS or name in _NODES or name in _OTHERS or bool(_PYTHONS.match(name))
 
@@ -142,6 +160,8 @@ def _wrapped(command: Command) -> Iterator[Command | Script]:
             return
         words, positions = words[1:], 0
     options = valued.split()
+    if command.name == "coproc" and len(words) > 1 and words[1].text in _COMPOUND:
+        words.pop(0)
     if command.name == "command" and any(word.text in ("-v", "-V") for word in words[:1]):
         return
     while words:
@@ -164,6 +184,8 @@ def _wrapped(command: Command) -> Iterator[Command | Script]:
     while words and _ASSIGNMENT.match(words[0].text):
         words.pop(0)
     if not words:
+        if command.name == "parallel":
+            yield Script(word=UNKNOWN_WORD, language=Language.SHELL, via=command)
         return
     if command.name in ("xargs", "parallel"):
         words = _with_input(command, words)
@@ -190,15 +212,15 @@ def _with_input(command: Command, words: list[Word]) -> list[Word]:
 
 
 def _of_shell(command: Command) -> Iterator[Script]:
-    words = command.arguments
-    for number, word in enumerate(words):
-        if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word.text) and number + 1 < len(words):
-            body = next((w for w in words[number + 1 :] if not w.text.startswith("-")), None)
-            if body is not None:
-                yield Script(word=body, language=Language.SHELL, via=command)
-            return
-        if not word.text.startswith(("-", "+")):
-            return
+    words = list(command.arguments)
+    takes_program = False
+    while words and words[0].text.startswith(("-", "+")):
+        text = words.pop(0).text
+        takes_program = takes_program or bool(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", text))
+        if text in _SHELL_VALUES or re.fullmatch(r"[-+][a-zA-Z]*[oO]", text):
+            del words[:1]
+    if takes_program and words:
+        yield Script(word=words[0], language=Language.SHELL, via=command)
 
 
 def _of_option_c(command: Command) -> Iterator[Script]:
