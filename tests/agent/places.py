@@ -327,9 +327,10 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     # By its group: before the child has asked to die with its parent, it would wait for a dead one for ever.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+    # A pipe that is full and that nobody reads would never be seen to end.
     transport: Any = process._transport  # type: ignore[attr-defined]
     transport.close()
+    await process.wait()
 
 
 @contextlib.contextmanager

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from tests.agent.scenes import Say, Scene, call, results, run, scene
 
 from crucible.agent.engine import Engine
 from crucible.agent.facts import Approval, ApprovalAnswer, Finding
+from crucible.agent.hooks.points import Ruling
 from crucible.agent.messages import ToolMessage
-from crucible.agent.options import PolicyRules
+from crucible.agent.options import PolicyRules, SessionOptions, with_rule
 from crucible.agent.seams import Verdict
 from crucible.agent.tools.base import Use
 from crucible.errors import ApprovalMissing, BadToolCall
@@ -195,6 +197,47 @@ def test_who_waits_for_an_approval_waits_on_in_the_next_engine(tmp_path: Path) -
             assert [one.is_error for one in message.results] == [False, False]
 
     run(play())
+
+
+class Rewrites:
+    """A hook that has the model's commands run with another word each time it is asked."""
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def has(self, point: str) -> bool:
+        return point == "before-tool"
+
+    async def ask(self, point: str, *, data: Mapping[str, Any], **_: object) -> Ruling:
+        return Ruling(data={**data, "arguments": {"command": f"echo {self._word}"}})
+
+
+def test_nobody_approves_after_a_restart_what_they_were_not_shown(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scene(tmp_path, BASH, judge=Asks(), hooks=Rewrites("harmless")) as stage:
+            session = await stage.session()
+            await stage.engine.begin(session.id, "run it")
+            shown = await asked(stage.engine, session.id)
+            assert shown.subject == "echo harmless"
+        later = scene(tmp_path, Say(text="Done."), judge=Asks(), hooks=Rewrites("harmful"))
+        async with later as stage:
+            for _ in range(100_000):
+                if waiting := await stage.engine.approvals(session.id):
+                    break
+                await asyncio.sleep(0)
+            assert [one.subject for one in waiting] == ["echo harmful"]
+            with pytest.raises(ApprovalMissing):
+                await stage.engine.answer_approval(
+                    shown.id, ApprovalAnswer(decision="once", by="ana")
+                )
+
+    run(play())
+
+
+def test_a_policy_that_is_full_takes_no_further_always() -> None:
+    full = SessionOptions(policy=PolicyRules(allow=tuple(f"bash({n})" for n in range(500))))
+    assert with_rule(full, "bash(x)") is full
+    assert with_rule(SessionOptions(), "bash(x)").policy.allow == ("bash(x)",)
 
 
 async def _until_end(stage: Scene, session: str):  # type: ignore[no-untyped-def]

@@ -19,6 +19,7 @@ from tests.conftest import Run
 from tests.mcp import servers
 
 from crucible.agent.tools.base import Context, Outcome, Tool
+from crucible.agent.tools.fitting import faults_of
 from crucible.errors import BadSetting, BadToolCall
 from crucible.mcp.settings import McpServer, McpSettings, load_mcp_settings, parse_servers
 from crucible.mcp.tools import tool_name
@@ -139,12 +140,20 @@ async def test_tools_that_come_later_are_seen_where_that_is_wanted(place: LocalW
         mcp.settings = replace(mcp.settings, is_dynamic=True)
         names = [tool.spec.name for tool in await mcp.tools("s", None, place)]
         assert "mcp__own__more" in names
+        # What is not any more what it was said to be when it was allowed is left out, and that is told.
+        await _call(place, tools, "mcp__own__rewrite")
+        later = [tool.spec.name for tool in await mcp.tools("s", None, place)]
+        assert set(names) - set(later) == {"mcp__own__add"}
+        assert "what it says of add is not what it said before" in mcp.failures("s")["own"]
 
 
 async def test_tools_over_http_are_called(place: LocalWorkplace, http_server: str) -> None:
     async with _tools(McpServer(name="web", url=http_server)) as mcp:
         tools = await mcp.tools("s", None, place)
         assert (await _call(place, tools, "mcp__web__add", a=20, b=3)).text == "23"
+        large = await _call(place, tools, "mcp__web__large")
+        assert "sent an answer of more than 16 MiB" in large.text
+        assert (await _call(place, tools, "mcp__web__add", a=2, b=3)).text == "5"
 
 
 async def test_a_server_runs_in_the_sandbox_unless_it_is_told_otherwise(
@@ -213,6 +222,29 @@ def test_nothing_is_asked_unless_it_is_turned_on(tmp_path: Path) -> None:
 def test_what_is_no_server_is_refused(table: object) -> None:
     with pytest.raises(BadSetting):
         parse_servers({"server": {"name": table}}, "mcp.toml")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"pattern": "^(a+)+$"}}},
+        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+        {"propertyNames": {"pattern": "^(a+)+$"}},
+        {"$ref": "#"},
+        {"$ref": "http://127.0.0.1:1/schema"},
+        {
+            "$ref": "#/$defs/0",
+            "$defs": {
+                **{str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(60)},
+                "60": {},
+            },
+        },
+        {"unevaluatedProperties": False, "anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+        {"type": 7},
+    ],
+)
+def test_a_schema_that_never_ends_decides_nothing(schema: dict[str, Any]) -> None:
+    assert faults_of({"type": "object", **schema}, {"a": "a" * 60 + "!", "a" * 60 + "!": 1}) == ""
 
 
 def test_names_of_tools_fit_and_do_not_collide() -> None:

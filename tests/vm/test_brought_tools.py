@@ -193,7 +193,7 @@ async def test_a_server_runs_in_the_sandbox_as_long_as_its_session(stage: TurnSt
             if event.kind == "notice"
         ]
         assert len(notices) == 1
-        assert "no tools of MCP server 'absent'" in notices[0]
+        assert "Tools of MCP server 'absent' are left out" in notices[0]
         assert "no-such-server" in notices[0]
         assert PROGRAM.encode() in await Bench(stage.place).processes()
     async with asyncio.timeout(240):

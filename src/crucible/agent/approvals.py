@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -46,9 +48,10 @@ class Approvals:
     async def ask(self, session: Session, asked: Asked) -> ApprovalAnswer:
         """Waits for the answer, or for the time in which there should have been one: that is a denial.
 
-        A call that was asked about before a restart is not asked about again: it goes on waiting.
+        A call that was asked about before a restart is not asked about again: it goes on waiting. Unless it has become
+        another since, by a hook that answers differently: nobody shall approve what they were not shown.
         """
-        approval = _kept(session, asked.call) or self._put(session, asked)
+        approval = _kept(session, asked) or self._put(session, asked)
         waiting = Waiting(
             approval=approval,
             tool=asked.tool,
@@ -117,8 +120,24 @@ def approval_to_json(approval: Approval) -> dict[str, Any]:
     return asdict(approval)
 
 
-def _kept(session: Session, call: str) -> Approval | None:
-    return next((one for one in session.record.approvals if one.call == call), None)
+def _kept(session: Session, asked: Asked) -> Approval | None:
+    found = next((one for one in session.record.approvals if one.call == asked.call), None)
+    if found is None or _shown(found) == (
+        asked.use.tool,
+        asked.use.subject,
+        _plain(asked.use.arguments),
+    ):
+        return found
+    _remove(session, found)
+    return None
+
+
+def _shown(approval: Approval) -> tuple[str, str, str]:
+    return (approval.tool, approval.subject, _plain(approval.arguments))
+
+
+def _plain(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(dict(arguments), sort_keys=True, default=str)
 
 
 def _remove(session: Session, approval: Approval) -> None:
@@ -145,8 +164,6 @@ def _told(answer: ApprovalAnswer) -> dict[str, Any]:
 
 
 def _step(session: Session, approval: Approval, answer: ApprovalAnswer) -> Step:
-    import json
-
     shown = replace(approval, arguments=dict(approval.arguments))
     return Step(
         session=session.id,

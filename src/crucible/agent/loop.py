@@ -130,7 +130,7 @@ class Loop:
         wanted, toolbox = session.options.tools, self._parts.toolbox
         found = await toolbox.tools(session.id, session.options, session.workplace)
         for where, why in toolbox.missing(session.id).items():
-            session.tell("notice", {"text": f"There are no tools of {where}: {why}"})
+            session.tell("notice", {"text": f"Tools of {where} are left out: {why}"})
         return {
             tool.spec.name: tool
             for tool in found

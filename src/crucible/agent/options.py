@@ -135,10 +135,14 @@ def options_from_json(value: Any) -> SessionOptions:
 
 
 def with_rule(options: SessionOptions, pattern: str) -> SessionOptions:
-    """What `always` says to an approval."""
-    if pattern in options.policy.allow:
+    """What `always` says to an approval. A policy that is full stays as it is: it is asked again then."""
+    from crucible.agent.permissions.policy import MAX_RULES
+
+    policy = options.policy
+    count = len(policy.allow) + len(policy.ask) + len(policy.deny)
+    if pattern in policy.allow or count >= MAX_RULES:
         return options
-    policy = replace(options.policy, allow=(*options.policy.allow, pattern))
+    policy = replace(policy, allow=(*policy.allow, pattern))
     return replace(options, policy=policy)
 
 

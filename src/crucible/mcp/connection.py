@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
-from crucible.agent.tools.wording import clean
+from crucible.agent.tools.wording import clean, clean_text
 from crucible.agent.workplace import Converses, Line, Workplace
 from crucible.errors import CrucibleError, McpFailed, Unsupported
 from crucible.mcp.settings import McpServer
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_TOOLS = 256
 _MOST_PAGES = 32
 _CLOSE_S = 10.0
+_REASON_S = 1.0
 _LONGEST_WORDS = 300
 # What a program on this host needs to run at all.
 _ALWAYS = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
@@ -40,6 +41,7 @@ class Connection:
         self._client: Client | None = None
         self._done = asyncio.Event()
         self._is_lost = False
+        self._ended: CrucibleError | None = None
         self._line: Line | None = None
 
     async def tools(self) -> list[Tool]:
@@ -85,13 +87,21 @@ class Connection:
         except MCPError as error:
             if error.error.code == CONNECTION_CLOSED:
                 self._is_lost = True
-                why = "it ended in the middle of a call"
-                raise McpFailed(self.server.name, why + self._last_words()) from None
-            raise McpFailed(self.server.name, str(error)[:500]) from None
+                raise await self._lost() from None
+            raise McpFailed(self.server.name, clean_text(str(error))[:500]) from None
         except CrucibleError:
             raise
         except Exception as error:
-            raise McpFailed(self.server.name, f"{type(error).__name__}: {error!s:.300}") from error
+            why = f"{type(error).__name__}: {clean_text(str(error))[:300]}"
+            raise McpFailed(self.server.name, why) from error
+
+    async def _lost(self) -> CrucibleError:
+        """Why the connection is gone. If it is our doing, as with too long an answer over HTTP, its task tells."""
+        if self._task is not None and self.server.url:
+            await asyncio.wait({self._task}, timeout=_REASON_S)
+        return self._ended or McpFailed(
+            self.server.name, "it ended in the middle of a call" + self._last_words()
+        )
 
     async def _connected(self) -> Client:
         async with self._opening:
@@ -100,6 +110,7 @@ class Connection:
             if self._client is None:
                 self._done.clear()
                 self._is_lost = False
+                self._ended = None
                 ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
                 self._task = asyncio.create_task(self._live(ready), name=f"mcp {self.server.name}")
                 try:
@@ -126,6 +137,7 @@ class Connection:
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(_failed(self.server.name, error, self._last_words()))
+            self._ended = _own_error(error)
         finally:
             self._client = None
 
@@ -166,6 +178,7 @@ class Connection:
 
         server = self.server
         headers = {
+            "Accept-Encoding": "identity",
             **server.headers,
             **{
                 name: self._environment.get(variable, "")
@@ -174,7 +187,15 @@ class Connection:
         }
         if server.is_public_only:
             return outward.client(headers, server.timeout_s, server.name)
-        return httpx2.AsyncClient(headers=headers, timeout=server.timeout_s)
+        return httpx2.AsyncClient(
+            headers=headers, timeout=server.timeout_s, event_hooks=outward.bounds(server.name)
+        )
+
+
+def _own_error(error: BaseException) -> CrucibleError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := _own_error(one))), None)
+    return error if isinstance(error, CrucibleError) else None
 
 
 def _failed(name: str, error: BaseException, last_words: str) -> CrucibleError:
@@ -182,5 +203,5 @@ def _failed(name: str, error: BaseException, last_words: str) -> CrucibleError:
         return error
     if isinstance(error, BaseExceptionGroup):
         return _failed(name, error.exceptions[0], last_words)
-    why = f"it could not be reached: {type(error).__name__}: {error!s:.300}"
+    why = f"it could not be reached: {type(error).__name__}: {clean_text(str(error))[:300]}"
     return McpFailed(name, why + last_words)

@@ -1,6 +1,6 @@
-"""HTTP to the public network alone, for servers that somebody named who may not reach what this machine reaches.
+"""HTTP to servers that are not trusted: what they answer is bounded, and some are reached on the public network alone.
 
-The name is looked up here, all its addresses are judged, and those are dialled: between look and dial nobody
+Of those the name is looked up here, all its addresses are judged, and those are dialled: between look and dial nobody
 can give another answer.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -16,6 +17,7 @@ import httpx2
 from crucible.errors import AddressRefused, McpFailed
 from crucible.network.addresses import Kind, disguises, kind_of, parse_address
 
+LONGEST_ANSWER = 16 << 20
 _LOOKUP_S = 20.0
 
 
@@ -62,5 +64,39 @@ class PublicOnly(httpx2.AsyncBaseTransport):
 
 def client(headers: dict[str, str], timeout_s: float, name: str) -> Any:
     return httpx2.AsyncClient(
-        headers=headers, timeout=timeout_s, transport=PublicOnly(name), trust_env=False
+        headers=headers,
+        timeout=timeout_s,
+        transport=PublicOnly(name),
+        trust_env=False,
+        event_hooks=bounds(name),
     )
+
+
+def bounds(name: str) -> dict[str, list[Any]]:
+    """Of an answer no more is read than this, and nothing that grows when it is unpacked."""
+
+    async def bound(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise McpFailed(name, "it sent a compressed answer, which nobody asked for")
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Bounded(response.stream, name)
+
+    return {"response": [bound]}
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, name: str) -> None:
+        self._inner = inner
+        self._name = name
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = LONGEST_ANSWER
+        async for data in self._inner:
+            left -= len(data)
+            if left < 0:
+                size = f"{LONGEST_ANSWER >> 20} MiB"
+                raise McpFailed(self._name, f"it sent an answer of more than {size}")
+            yield data
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

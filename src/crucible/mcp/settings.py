@@ -42,7 +42,7 @@ class McpServer:
     command: tuple[str, ...] = ()
     url: str = ""
     where: Where = "sandbox"
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment_from: tuple[str, ...] = ()
     headers_env: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crucible.agent.models.base import ToolSpec
 from crucible.agent.tools.base import Artifact, Context, Outcome, Use
+from crucible.agent.tools.fitting import faults_of
 from crucible.agent.tools.wording import clean_text, cut
 from crucible.errors import BadToolCall, McpFailed
 from crucible.mcp.connection import Connection
@@ -70,17 +71,7 @@ class McpTool:
         return _outcome(result)
 
     def _check(self, arguments: Mapping[str, Any]) -> None:
-        from jsonschema import Draft202012Validator
-        from referencing import Registry
-
-        validator = Draft202012Validator(self.spec.parameters, registry=Registry())
-        try:
-            faults = list(validator.iter_errors(dict(arguments)))
-        except Exception:
-            # A schema that cannot be used decides nothing: the server judges its arguments itself.
-            return
-        if faults:
-            told = "; ".join(f"{one.json_path}: {one.message[:200]}" for one in faults[:5])
+        if told := faults_of(self.spec.parameters, arguments):
             raise BadToolCall(f"The arguments of `{self.spec.name}` do not fit: {told}")
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from crucible.agent.tools.base import Tool
+from crucible.agent.tools.wording import clean_text
 from crucible.agent.workplace import Workplace
 from crucible.errors import CrucibleError
 from crucible.mcp.connection import Connection
@@ -33,6 +36,8 @@ class McpTools:
         self._connections: dict[str, dict[str, Connection]] = {}
         self._listed: dict[str, dict[str, tuple[Tool, ...]]] = {}
         self._failures: dict[str, dict[str, str]] = {}
+        # Who allowed a tool in a session allowed what it was said to be then.
+        self._first: dict[str, dict[str, dict[str, str]]] = {}
 
     async def tools(
         self,
@@ -62,6 +67,7 @@ class McpTools:
         connections = self._connections.pop(session, {})
         self._listed.pop(session, None)
         self._failures.pop(session, None)
+        self._first.pop(session, None)
         await asyncio.gather(*(one.close() for one in connections.values()))
 
     async def close(self) -> None:
@@ -78,6 +84,7 @@ class McpTools:
             # It was removed, and another was added under its name.
             del connections[server.name]
             listed.pop(server.name, None)
+            self._first.get(session, {}).pop(server.name, None)
             await connection.close()
             connection = None
         if server.name in listed and not self.settings.is_dynamic:
@@ -92,8 +99,28 @@ class McpTools:
             _log.warning("session %s: %s", session, error.message)
             return listed.get(server.name, ())
         failures.pop(server.name, None)
-        listed[server.name] = tuple(McpTool(connection=connection, told=tool) for tool in tools)
+        found = [McpTool(connection=connection, told=tool) for tool in tools]
+        first = self._first.setdefault(session, {}).setdefault(server.name, {})
+        same = [tool for tool in found if _is_same(tool, first)]
+        if changed := [tool.told.name for tool in found if tool not in same]:
+            failures[server.name] = _changed(changed)
+        listed[server.name] = tuple(same)
         return listed[server.name]
+
+
+def _is_same(tool: McpTool, first: dict[str, str]) -> bool:
+    """Whether the model is told the same of it as when it was seen `first`, which is kept as a digest."""
+    spec = tool.spec
+    told = json.dumps([spec.description, spec.parameters], sort_keys=True, default=str)
+    digest = hashlib.sha256(told.encode(errors="replace")).hexdigest()
+    return first.setdefault(spec.name, digest) == digest
+
+
+def _changed(names: Sequence[str]) -> str:
+    shown = ", ".join(clean_text(name)[:60] for name in names[:5])
+    return (
+        f"what it says of {shown} is not what it said before; a new session takes it as it is now"
+    )
 
 
 def _is_wanted(server: McpServer, wanted: Sequence[str] | None) -> bool:

@@ -46,7 +46,8 @@ def test_what_somebody_else_labelled_is_told_apart_as_well(
 ) -> None:
     snippets = [snippet for snippet in SECOND if snippet.language is language]
     innocent = [snippet for snippet in snippets if not snippet.expect]
-    assert len(snippets) >= 80 and 2 * len(innocent) >= len(snippets)
+    assert len(snippets) >= 80
+    assert 2 * len(innocent) >= len(snippets)
     (true, false, missed), _, wrong = measure(snippets)
     with capsys.disabled():
         print(f"\nsecond set, {language}, {len(snippets)} snippets: {show(true, false, missed)}")

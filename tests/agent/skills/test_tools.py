@@ -15,6 +15,8 @@ import pytest
 from tests.agent.places import LocalWorkplace, local_workplace
 from tests.conftest import Run
 
+from crucible.agent.judging import PolicyJudge
+from crucible.agent.options import PolicyRules
 from crucible.agent.skills.declared import parse_tools
 from crucible.agent.skills.document import SkillDocument
 from crucible.agent.skills.programs import Programs
@@ -71,6 +73,27 @@ async def test_a_model_reads_instructions_only_when_it_wants_them(shelf: Shelf) 
     assert "Fetching from the web" not in reading.spec.description
     with pytest.raises(BadToolCall, match="no skill"):
         reading.use({"name": "data-analysis"})
+
+
+async def test_code_that_a_skill_would_run_is_inspected_and_always_is_about_all_of_it(
+    shelf: Shelf,
+) -> None:
+    tool = await _of(shelf, "skill__code-execution__run")
+    judge = PolicyJudge()
+    grave = tool.use({"language": "shell", "code": "rm -rf /"})
+    said = judge.judge(PolicyRules(), grave)
+    assert (said.decision, said.findings[0].rule) == ("ask", "delete-outside")
+    denied = judge.judge(PolicyRules(deny=(f"{grave.tool}(rm *)",)), grave)
+    assert denied.decision == "deny"
+    always = PolicyRules(allow=(said.always,))
+    assert judge.judge(always, grave).decision == "allow"
+    other = tool.use({"language": "shell", "code": "rm -rf /", "input": "y"})
+    assert judge.judge(always, other).decision == "ask"
+    query = await _of(shelf, "skill__database-query__query")
+    mine, theirs = (query.use({"database": name, "query": "DROP TABLE a"}) for name in ("a", "b"))
+    always = PolicyRules(allow=(judge.judge(PolicyRules(), mine).always,), default="ask")
+    assert judge.judge(always, mine).decision == "allow"
+    assert judge.judge(always, theirs).decision == "ask"
 
 
 async def test_a_script_runs_in_the_workplace_and_fails_as_it_does(

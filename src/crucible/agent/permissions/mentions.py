@@ -19,15 +19,15 @@ from crucible.agent.risk.shell.wrappers import is_wrapper
 
 # Programs that only look at their arguments, write them or name files by them.
 _PLAIN = words_of(
-    "echo printf cat head tail wc sort uniq cut tr grep egrep fgrep rg ls cp mv mkdir rmdir touch rm ln stat file du df "
-    "diff cmp comm tee jq chmod chown test [ true false : cd pushd popd pwd sleep date basename dirname realpath readlink "
-    "id whoami uname hostname which type seq expr md5sum sha256sum base64 xxd od strings zip unzip gzip gunzip kill "
-    "pkill pgrep ps wait return exit break continue shift set unset man info apt apt-get apk dnf pip pip3 brew alias "
-    "case select if for function"
+    "echo printf cat head tail wc sort uniq cut tr grep egrep fgrep rg ls cp mv mkdir rmdir touch rm ln stat file du "
+    "df diff cmp comm tee jq chmod chown test [ true false : cd pushd popd pwd sleep date basename dirname realpath "
+    "readlink id whoami uname hostname which type seq expr md5sum sha256sum base64 xxd od strings zip unzip gzip "
+    "gunzip kill pkill pgrep ps wait return exit break continue shift set unset man info apt apt-get apk dnf pip pip3 "
+    "brew alias"
 )
 _PLAIN_IN_GIT = words_of(
-    "add blame branch checkout cherry-pick commit describe diff log ls-files merge mv notes restore revert rm shortlog show "
-    "stash status switch tag"
+    "add blame branch checkout cherry-pick commit describe diff log ls-files merge mv notes restore revert rm shortlog "
+    "show stash status switch tag"
 )
 # What a word has in it that may be a command of its own, or a program in another language.
 _TEXT = re.compile(r"""[\s"'`(=!:;|&]""")
@@ -36,7 +36,7 @@ _BETWEEN = re.compile(r"[^\w./-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mentions:
-    """`words` is all that a command was given, in a row; `texts` only what could be a command or a program by itself."""
+    """`words` is all that a command was given, in a row; `texts` what of it could be a command or a program."""
 
     words: str = ""
     texts: str = ""

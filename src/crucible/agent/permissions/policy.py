@@ -47,7 +47,7 @@ class Policy:
         denied = _first(about, Verdict.DENY, subject, Match.CERTAIN)
         if denied is not None:
             return _said(denied, f"`{denied.text}` is denied")
-        exact = next((rule for rule in about if _is_exact(rule, subject)), None)
+        exact = next((rule for rule in about if _is_exact(rule, use)), None)
         if exact is not None:
             return _said(exact, "Exactly this was allowed")
         asked = _first(about, Verdict.ASK, subject, Match.CERTAIN)
@@ -88,7 +88,7 @@ class Policy:
 
 def always_rule(use: Use) -> str:
     """The rule that a person's `always` adds for this use."""
-    return exact_rule(use.tool, use.subject)
+    return exact_rule(use.tool, use.exact or use.subject)
 
 
 def parse_policy(given: Mapping[str, Any]) -> Policy:
@@ -137,11 +137,11 @@ def _first(rules: list[Rule], verdict: Verdict, subject: Subject, match: Match) 
     return None
 
 
-def _is_exact(rule: Rule, subject: Subject) -> bool:
+def _is_exact(rule: Rule, use: Use) -> bool:
     return (
         rule.verdict is Verdict.ALLOW
         and rule.pattern is not None
-        and rule.pattern.is_exactly(subject.text)
+        and rule.pattern.is_exactly(use.exact or use.subject)
     )
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote, urlencode, urlsplit
 
 from crucible.agent.models.base import ToolSpec
@@ -23,6 +23,7 @@ from crucible.agent.skills.declared import (
 from crucible.agent.skills.programs import Programs, architecture
 from crucible.agent.skills.shelf import Skill
 from crucible.agent.tools.base import Code, Context, Language, Outcome, Use
+from crucible.agent.tools.fitting import faults_of
 from crucible.agent.tools.transcript import Transcript
 from crucible.agent.tools.wording import MOST_SHOWN, shown
 from crucible.agent.tools.work import keep_output
@@ -92,7 +93,8 @@ class SkillTool:
             tool=self.spec.name,
             arguments=dict(arguments),
             subject=self._subject(arguments),
-            code=self._code(),
+            code=self._code(arguments),
+            exact=_all_of(arguments) if len(arguments) > 1 else "",
         )
 
     async def run(self, use: Use, context: Context) -> Outcome:
@@ -169,11 +171,7 @@ class SkillTool:
         return target
 
     def _check(self, arguments: Mapping[str, Any]) -> None:
-        from jsonschema import Draft202012Validator
-
-        faults = list(Draft202012Validator(self.declared.parameters).iter_errors(dict(arguments)))
-        if faults:
-            told = "; ".join(f"{fault.json_path}: {fault.message[:200]}" for fault in faults[:5])
+        if told := faults_of(self.declared.parameters, arguments):
             raise BadToolCall(f"The arguments of `{self.spec.name}` do not fit: {told}")
 
     def _subject(self, arguments: Mapping[str, Any]) -> str:
@@ -184,11 +182,14 @@ class SkillTool:
                 for name in ("command", "code", "query", "url", "path"):
                     if isinstance(arguments.get(name), str):
                         return str(arguments[name])
-                return json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True)
+                return _all_of(arguments)
 
-    def _code(self) -> Code | None:
+    def _code(self, arguments: Mapping[str, Any]) -> Code | None:
+        """Of a skill that somebody added, its script; of those that come along, what the model wrote for it to run."""
         backend = self.declared.backend
-        if self.skill.origin == "built in" or not isinstance(backend, Script):
+        if self.skill.origin == "built in":
+            return _given_code(arguments)
+        if not isinstance(backend, Script):
             return None
         language = _LANGUAGES.get(backend.runs) or _language_by_name(backend.path)
         if language is None:
@@ -287,6 +288,16 @@ def _request(http: Http, arguments: Mapping[str, Any], timeout_s: float) -> dict
         "timeout_s": timeout_s,
         "most": _MOST_ANSWER,
     }
+
+
+def _all_of(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True)
+
+
+def _given_code(arguments: Mapping[str, Any]) -> Code | None:
+    code = arguments.get("code")
+    found: list[Language] = [one for one in get_args(Language) if one == arguments.get("language")]
+    return Code(text=code, language=found[0]) if found and isinstance(code, str) else None
 
 
 def _one_line(text: str) -> str:

@@ -26,7 +26,8 @@ class Use:
     """A call as the policy judges it and as a person is asked about it.
 
     `subject` is what patterns are matched against: a command line, a path, a query. `reach` is `outside` where the
-    call does something that the sandbox does not hold: hands out a file, asks a server on this host.
+    call does something that the sandbox does not hold: hands out a file, asks a server on this host. `exact` is what
+    a person's `always` remembers, where the subject does not tell all that matters.
     """
 
     tool: str
@@ -34,6 +35,7 @@ class Use:
     subject: str
     code: Code | None = None
     reach: Reach = "sandbox"
+    exact: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
