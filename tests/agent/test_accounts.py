@@ -21,6 +21,7 @@ from crucible.agent.models.base import ModelRef, Usage
 from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
 from crucible.agent.recording import LedgerRecorder
+from crucible.errors import ModelRefused, ModelTimedOut
 from crucible.ledger.ledger import Ledger
 from crucible.ledger.live import verify_run
 from crucible.store.database import Database
@@ -90,12 +91,14 @@ def test_every_step_is_an_entry_of_a_chain_that_holds(tmp_path: Path) -> None:
 
 def test_a_spent_budget_ends_the_turn_and_keeps_the_work(tmp_path: Path) -> None:
     async def play() -> None:
-        async with kept(tmp_path, RUN, RUN, RUN, Say(text="Never.")) as (stage, _):
+        async with kept(tmp_path, RUN, RUN, RUN, Say(text="Never.")) as (stage, ledger):
             session = await stage.session(budget=Limits(iterations=2))
             reply = await stage.engine.generate(session.id, "run it")
             assert reply.end == "budget-spent"
             assert reply.error["code"] == "budget-spent"
             assert "2 iterations" in str(reply.error["message"])
+            (refused,) = [one for one in await ledger.entries(session.id) if one.kind == "budget"]
+            assert (refused.facts["code"], refused.cost_micros) == ("budget-spent", 0)
             assert len(stage.model.asked) == 2
             history = await stage.engine.history(session.id)
             assert isinstance(history[-1], ToolMessage)
@@ -136,6 +139,39 @@ def test_a_paid_model_costs_what_it_costs(tmp_path: Path) -> None:
             reply = await stage.engine.generate(session.id, "hello")
             assert reply.is_cost_whole
             assert reply.cost_usd == (1000 * 10 + 100 * 20) / 1e6
+
+    run(play())
+
+
+def test_a_model_that_does_not_tell_what_it_used_costs_the_worst(tmp_path: Path) -> None:
+    async def play() -> None:
+        paid = Played(
+            Say(text="Hi.", usage=Usage()),
+            Say(error=ModelRefused("Not this")),
+            Say(error=ModelTimedOut("Too slow")),
+            ref=ModelRef(provider="paid", name="m"),
+        )
+        async with kept(tmp_path, models=OneModel(paid)) as (stage, ledger):
+            session = await stage.session(budget=Limits(usd=100.0))
+            budgets, scope = Budgets(ledger.database), session_scope(session.id)
+            reply = await stage.engine.generate(session.id, "hello")
+            assert (reply.end, reply.is_cost_whole) == ("done", False)
+            told = (await budgets.spent(scope)).spent
+            assert told.tokens > 1000, "all that it may have written"
+            assert told.usd is not None
+            assert told.usd > 1000
+            assert (await stage.engine.generate(session.id, "again")).end == "failed"
+            assert (await budgets.spent(scope)).spent.usd == told.usd, "it was refused unread"
+            assert (await stage.engine.generate(session.id, "and again")).end == "failed"
+            last = (await budgets.spent(scope)).spent.usd
+            assert last is not None
+            assert last > told.usd
+            calls = [one for one in await ledger.entries(session.id) if one.kind == "model-call"]
+            assert [(one.facts.get("code"), one.cost_micros, one.model) for one in calls] == [
+                (None, None, "paid:m"),
+                ("model-request-refused", 0, "paid:m"),
+                ("model-timed-out", None, "paid:m"),
+            ]
 
     run(play())
 

@@ -19,7 +19,7 @@ from crucible.agent.models.fallback import ModelWithFallback
 from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
 from crucible.agent.tokens import worst_request
-from crucible.errors import ModelOverloaded
+from crucible.errors import BadAnswer, ModelOverloaded
 from crucible.ledger.ledger import Ledger
 from crucible.store.database import Database
 
@@ -183,6 +183,35 @@ def test_a_call_that_is_left_counts_at_the_worst_of_who_was_asked(tmp_path: Path
             sums = await budgets.spent(session_scope(session.id))
             assert sums.spent.usd == round(await most_usd(other, 0, CHEAP) * 1e6)
             assert (sums.reserved.usd, sums.spent.iterations) == (0, 1)
+
+    run(play())
+
+
+def test_each_try_that_may_be_charged_for_is_paid_for(tmp_path: Path) -> None:
+    """The provider of the first has read the question, whether its answer came whole or not."""
+
+    async def play() -> None:
+        broken = Say(error=BadAnswer("The answer broke off"))
+        first = Played(broken, broken, ref=DEAR, profile=LIMITED)
+        other = Played(said(), said(), ref=CHEAP, profile=LIMITED)
+        async with chained(tmp_path, first, other) as (stage, ledger, budgets):
+            session = await stage.session(budget=Limits(usd=10.0, iterations=1))
+            reply = await stage.engine.generate(session.id, "hello", intent="chat")
+            assert reply.end == "done"
+            most = await most_usd(first, 0, DEAR)
+            sums = await budgets.spent(session_scope(session.id))
+            assert sums.spent.usd == round((most + COSTS[CHEAP]) * 1e6)
+            assert (sums.reserved.usd, sums.spent.iterations) == (0, 1)
+            # Enough for one try, and not for another.
+            short = await stage.session(budget=Limits(usd=most * 1.5))
+            reply = await stage.engine.generate(short.id, "hello", intent="chat")
+            assert (reply.end, len(other.asked)) == ("budget-spent", 1)
+            sums = await budgets.spent(session_scope(short.id))
+            assert (sums.spent.usd, sums.reserved.usd) == (round(most * 1e6), 0)
+            failed = [one for one in await ledger.entries(short.id) if one.kind == "model-call"]
+            assert [(one.facts["code"], one.cost_micros) for one in failed] == [
+                ("budget-spent", None)
+            ]
 
     run(play())
 

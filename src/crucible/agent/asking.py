@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from crucible.agent.call_records import Call, CallRecords, OwnPurpose
+from crucible.agent.call_records import Call, CallRecords, NoAnswer, OwnPurpose
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.hooks.points import Point
 from crucible.agent.lanes import Lanes
@@ -34,35 +35,17 @@ from crucible.agent.models.base import (
     TextDelta,
     ThinkingDelta,
 )
+from crucible.agent.models.persistent import may_have_cost
 from crucible.agent.parts import Parts
-from crucible.agent.seams import Spend, models_of
+from crucible.agent.seams import Hold, Purse, Spend, models_of
 from crucible.agent.session import Session
 from crucible.agent.setting_aside import Counts, most_of_new
 from crucible.agent.structured import read_partial
 from crucible.agent.tokens import estimate_request
 from crucible.agent.turn import Turn
-from crucible.errors import (
-    BadAnswer,
-    ContextTooLong,
-    ModelOverloaded,
-    ModelRefused,
-    NoKey,
-    RateLimited,
-    UnknownModel,
-    WrongKey,
-)
+from crucible.errors import BadAnswer, BudgetSpent, CrucibleError, PriceUnknown
 
 _LEAST_OUTPUT = 256
-# What a provider refuses before it reads costs nothing.
-_NOTHING_SPENT = (
-    ContextTooLong,
-    ModelOverloaded,
-    ModelRefused,
-    NoKey,
-    RateLimited,
-    UnknownModel,
-    WrongKey,
-)
 
 
 def choose_model(parts: Parts, session: Session, purpose: Purpose) -> Model:
@@ -77,8 +60,18 @@ class _Answering:
     """Who is asked: one model, until another is in its place."""
 
     model: ModelRef
+    spend: Spend = field(init=False)
+    hold: Hold = field(init=False)
 
-    def hear(self, event: Retrying) -> None:
+    async def set_aside(self, purse: Purse, spend: Spend) -> None:
+        self.hold, self.spend = await purse.reserve(spend), spend
+
+    async def hear(self, event: Retrying, purse: Purse) -> None:
+        """A try that may be charged for is paid for by itself. Raises BudgetSpent where nothing is left for another."""
+        if event.may_have_cost:
+            await self.hold.settle_at_worst(self.model)
+            # A step is one iteration, however often it is tried.
+            await self.set_aside(purse, replace(self.spend, iterations=0))
         self.model = event.model or self.model
 
 
@@ -120,7 +113,12 @@ class Asker:
         call = Call(turn=turn, purpose=purpose, began_at=time.time())
         who = _Answering(model.ref)
         return await self._paid(
-            session, model, request, call, who, lambda: _last(model, request, who)
+            session,
+            model,
+            request,
+            call,
+            who,
+            lambda: _last(model, request, who, self._parts.purse),
         )
 
     async def _paid(
@@ -134,34 +132,52 @@ class Asker:
     ) -> Answered:
         # What is learned after a turn is no step of one.
         iterations = 0 if call.purpose == "memory" else 1
-        hold = await self._parts.purse.reserve(
-            Spend(
-                session=session.id,
-                user=session.user,
-                limits=session.options.budget,
-                models=most_of_new(model, request)
-                if call.is_own
-                else self._counts.most(session.id, model, request),
-                iterations=iterations,
-            )
+        spend = Spend(
+            session=session.id,
+            user=session.user,
+            limits=session.options.budget,
+            models=most_of_new(model, request)
+            if call.is_own
+            else self._counts.most(session.id, model, request),
+            iterations=iterations,
         )
+        try:
+            await who.set_aside(self._parts.purse, spend)
+        except (BudgetSpent, PriceUnknown) as error:
+            await self._record_failed("budget", session, model, call, who.model, error)
+            raise
         try:
             async with self._lanes.enter("generate"):
                 answered = await listen()
-        except _NOTHING_SPENT:
-            await hold.settle(iterations=iterations)
+        except BaseException as error:
+            if may_have_cost(error):
+                await who.hold.settle_at_worst(who.model)
+            else:
+                await who.hold.settle(iterations=who.spend.iterations)
+            await self._record_failed("model-failed", session, model, call, who.model, error)
             raise
-        except BaseException:
-            # The provider may have read it all, and written more than we saw; nobody will tell us its count.
-            await hold.settle_at_worst(who.model)
-            raise
-        cost = await hold.settle(usage=answered.usage, model=who.model, iterations=iterations)
+        cost = await _settled(who, answered)
         self._count(session, call, answered, cost)
         step = self._records.step(
             session, model, call, request, answered, ended_at=time.time(), cost=cost
         )
         await self._parts.recorder.record(step)
         return await self._after(session, answered, call.turn)
+
+    async def _record_failed(
+        self,
+        kind: NoAnswer,
+        session: Session,
+        model: Model,
+        call: Call,
+        asked: ModelRef,
+        error: BaseException,
+    ) -> None:
+        """It was a step, and may have cost: it is recorded too, without what was said in it."""
+        step = self._records.failed(kind, session, model, call, asked, error, ended_at=time.time())
+        # Why it failed is what the user is to hear of.
+        with contextlib.suppress(CrucibleError):
+            await self._parts.recorder.record(step)
 
     def forget(self, session: str) -> None:
         """Its messages are others now."""
@@ -221,7 +237,7 @@ class Asker:
                     case CallDelta():
                         pass
                     case Retrying():
-                        who.hear(event)
+                        await who.hear(event, self._parts.purse)
                         session.tell(
                             "retry",
                             {
@@ -303,11 +319,21 @@ class Asker:
         return found
 
 
-async def _last(model: Model, request: Request, who: _Answering) -> Answered:
+async def _settled(who: _Answering, answered: Answered) -> float | None:
+    """What nobody told is counted as the worst; what that was in money is not known then."""
+    if answered.usage.is_told:
+        return await who.hold.settle(
+            usage=answered.usage, model=who.model, iterations=who.spend.iterations
+        )
+    await who.hold.settle_at_worst(who.model)
+    return None
+
+
+async def _last(model: Model, request: Request, who: _Answering, purse: Purse) -> Answered:
     async with aclosing(model.stream(request)) as events:  # type: ignore[type-var]
         async for event in events:
             if isinstance(event, Retrying):
-                who.hear(event)
+                await who.hear(event, purse)
             if isinstance(event, Answered):
                 return event
     raise BadAnswer(f"{model.ref} ended its answer without an end")

@@ -11,11 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from crucible.agent import messages as message_form
-from crucible.agent.models.base import Answered, Model, Request
+from crucible.agent.models.base import Answered, Model, ModelRef, Request
+from crucible.agent.models.persistent import may_have_cost
 from crucible.agent.seams import Step
 from crucible.agent.session import Session
 
 OwnPurpose = Literal["summary", "memory"]
+# A budget that allowed no call, and a call that came to no answer.
+NoAnswer = Literal["budget", "model-failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,34 @@ class CallRecords:
             usage=answered.usage,
             cost_usd=cost,
             facts=facts,
+        )
+
+    def failed(
+        self,
+        kind: NoAnswer,
+        session: Session,
+        model: Model,
+        call: Call,
+        asked: ModelRef,
+        error: BaseException,
+        *,
+        ended_at: float,
+    ) -> Step:
+        """What it cost, where it may have cost something, nobody knows."""
+        code = getattr(error, "code", "")
+        return Step(
+            session=session.id,
+            user=session.user,
+            turn=call.turn,
+            kind=kind,
+            name=str(model.ref),
+            began_at=call.began_at,
+            ended_at=ended_at,
+            model=str(asked),
+            cost_usd=None if kind == "model-failed" and may_have_cost(error) else 0.0,
+            is_error=True,
+            facts={"code": code or "cancelled"}
+            | ({"purpose": call.purpose} if call.is_own else {}),
         )
 
     def forget(self, session: str) -> None:

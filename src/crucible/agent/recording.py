@@ -15,6 +15,8 @@ _KINDS: Mapping[StepKind, Kind] = {
     "prompt": Kind.SESSION,
     "turn": Kind.SESSION,
     "model": Kind.MODEL_CALL,
+    "model-failed": Kind.MODEL_CALL,
+    "budget": Kind.BUDGET,
     "tool": Kind.TOOL_CALL,
     "artifact": Kind.TOOL_CALL,
     "approval": Kind.APPROVAL,

@@ -13,8 +13,8 @@ from crucible.agent.tools.base import Tool, Use
 from crucible.agent.workplace import Place, Workplace
 
 StepKind = Literal[
-    "session", "prompt", "model", "tool", "artifact", "approval", "policy", "hook", "memory", "turn",
-    "configured", "rewound", "cleared", "compacted", "pinned", "retracted", "attached",
+    "session", "prompt", "model", "model-failed", "budget", "tool", "artifact", "approval", "policy", "hook", "memory",
+    "turn", "configured", "rewound", "cleared", "compacted", "pinned", "retracted", "attached",
 ]  # fmt: skip
 
 

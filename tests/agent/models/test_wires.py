@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic_ai.usage import RequestUsage
 from tests.agent.models.asking import (
     FLAVOURS,
     arguments_of,
@@ -32,6 +33,7 @@ from crucible.agent.messages import (
     UserMessage,
 )
 from crucible.agent.models.base import CallBegan, Schema, ToolSpec, Usage
+from crucible.agent.models.wire.incoming import usage_of
 
 _BASH = ToolSpec(
     name="bash",
@@ -226,6 +228,12 @@ def test_tokens_of_the_cache_are_counted_among_those_that_went_in(
     assert end.usage == Usage(
         input_tokens=1110, output_tokens=5, cache_read_tokens=1000, cache_write_tokens=10
     )
+
+
+@pytest.mark.parametrize("counts", [(-1, 5), (100, -5), (10**18, 5), (0, 0)], ids=str)
+def test_counts_that_cannot_be_are_as_if_nothing_was_told(counts: tuple[int, int]) -> None:
+    said = RequestUsage(input_tokens=counts[0], output_tokens=counts[1])
+    assert not usage_of(said).is_told
 
 
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])

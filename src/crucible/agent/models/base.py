@@ -73,12 +73,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """`input_tokens` counts all that went in, those of the cache included."""
+    """`input_tokens` counts all that went in, those of the cache included. All zero is what nobody told."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+
+    @property
+    def is_told(self) -> bool:
+        return bool(self.input_tokens or self.output_tokens)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -117,13 +121,14 @@ class CallDelta:
 class Retrying:
     """A try failed before anything was told; the next one begins after `delay_s`.
 
-    `model` is who is asked next, where that is another one.
+    `model` is who is asked next, where that is another one. `may_have_cost` if the provider may charge for the try.
     """
 
     attempt: int
     delay_s: float
     reason: str
     model: ModelRef | None = None
+    may_have_cost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

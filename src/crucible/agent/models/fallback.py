@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from crucible.agent.models.base import Model, ModelEvent, ModelRef, Profile, Request, Retrying
-from crucible.agent.models.persistent import is_passing
+from crucible.agent.models.persistent import is_passing, may_have_cost
 from crucible.errors import ModelError
 
 
@@ -38,9 +38,13 @@ class ModelWithFallback:
             except ModelError as error:
                 if is_told or number + 1 == len(able) or not is_passing(error):
                     raise
-                reason = error.message
+                cost, reason = may_have_cost(error), error.message
             yield Retrying(
-                attempt=number + 1, delay_s=0.0, reason=reason, model=able[number + 1][0].ref
+                attempt=number + 1,
+                delay_s=0.0,
+                reason=reason,
+                model=able[number + 1][0].ref,
+                may_have_cost=cost,
             )
 
     def able(self, request: Request) -> tuple[tuple[Model, Request], ...]:

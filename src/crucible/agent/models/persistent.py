@@ -11,13 +11,18 @@ from dataclasses import dataclass
 from crucible.agent.models.base import Model, ModelEvent, ModelRef, Profile, Request, Retrying
 from crucible.errors import (
     BadAnswer,
+    ContextTooLong,
     EmbeddedModelFailed,
     ModelError,
     ModelOverloaded,
+    ModelRefused,
     ModelTimedOut,
     ModelUnreachable,
+    NoKey,
     QuotaSpent,
     RateLimited,
+    UnknownModel,
+    WrongKey,
 )
 
 _PASSING = (
@@ -27,6 +32,18 @@ _PASSING = (
     ModelTimedOut,
     BadAnswer,
     EmbeddedModelFailed,
+)
+
+# What does not reach a provider, or is refused before it is read.
+_NOTHING_SPENT = (
+    ContextTooLong,
+    ModelOverloaded,
+    ModelRefused,
+    ModelUnreachable,
+    NoKey,
+    RateLimited,
+    UnknownModel,
+    WrongKey,
 )
 
 
@@ -92,12 +109,17 @@ class Persistent:
                 wait_s = self._patience.wait_s(failed, error, self._draw())
                 if is_told or wait_s is None:
                     raise
-                reason = error.message
-            yield Retrying(attempt=failed, delay_s=wait_s, reason=reason)
+                cost, reason = may_have_cost(error), error.message
+            yield Retrying(attempt=failed, delay_s=wait_s, reason=reason, may_have_cost=cost)
             await self._sleep(wait_s)
 
     async def close(self) -> None:
         await self._model.close()
+
+
+def may_have_cost(error: BaseException) -> bool:
+    """A provider that took a request may have read it all, and written more than came to us: it charges for that."""
+    return not isinstance(error, _NOTHING_SPENT)
 
 
 def is_passing(error: ModelError) -> bool:

@@ -56,7 +56,7 @@ class Comparing:
 
     async def _one(self, step: Step) -> str:
         record = self._record
-        if record.is_over() or step.kind in ("session", "memory"):
+        if record.is_over() or step.kind in ("session", "memory", "model-failed", "budget"):
             return ""
         entry = self._find(step)
         if entry is None:

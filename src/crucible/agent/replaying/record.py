@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from crucible.errors import ContentGone, LedgerBroken, ReplayOver
 
 _SHOWN = 500
-# Of these nothing comes about in a replay, or it is not compared: what is learned for memory, what was erased.
-_NOT_PLAYED = ("session", "memory", "")
+# Of these nothing comes about in a replay, or it is not compared: what is learned for memory, models that failed or
+# were not to be paid, what was erased.
+_NOT_PLAYED = ("session", "memory", "model-failed", "budget", "")
 _SIDE_POINTS = ("before-session", "before-prompt", "after-session")
 
 

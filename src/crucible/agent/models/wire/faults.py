@@ -69,7 +69,8 @@ def translate(error: Exception, ref: ModelRef, access: Access) -> ModelError:
         case theirs.ModelTimeoutError() | theirs.ModelRequestTimeout():
             return ModelTimedOut(f"{ref} did not answer in time{said}")
         case theirs.ModelConnectionError():
-            if error.phase == "read" or error.in_stream:
+            # Where it is not known how far it came, the provider may have read it.
+            if error.phase in ("read", None) or error.in_stream:
                 return BadAnswer(f"The answer of {ref} broke off{said}")
             return ModelUnreachable(
                 f"{ref.provider} cannot be reached at {access.base_url}{said}",

@@ -31,6 +31,8 @@ from crucible.agent.models.base import (
 )
 from crucible.agent.models.wire.outgoing import ANSWER_TOOL
 
+# More than any model reads or writes in one call.
+_MOST_TOKENS = 100_000_000
 _STOPS: dict[str, StopReason] = {
     "stop": "end",
     "length": "length",
@@ -89,11 +91,20 @@ def parts_of(response: ModelResponse, provider: str) -> tuple[Part, ...]:
 
 
 def usage_of(usage: RequestUsage) -> Usage:
+    """Counts that cannot be are not believed, and then none of them is: it is as if nothing had been told."""
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+    )
+    if not all(type(count) is int and 0 <= count <= _MOST_TOKENS for count in counts):
+        return Usage()
     return Usage(
-        input_tokens=max(0, usage.input_tokens),
-        output_tokens=max(0, usage.output_tokens),
-        cache_read_tokens=max(0, usage.cache_read_tokens),
-        cache_write_tokens=max(0, usage.cache_write_tokens),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
     )
 
 
