@@ -155,3 +155,17 @@ def test_a_turn_ends_after_so_many_steps(tmp_path: Path) -> None:
             assert isinstance((await stage.engine.history(session.id))[-1], ToolMessage)
 
     run(play())
+
+
+def test_destroying_removes_a_sandbox_that_nobody_wrote_down(tmp_path: Path) -> None:
+    """A program can die between opening it and keeping its name."""
+
+    async def play() -> None:
+        async with scene(tmp_path) as stage:
+            session = await stage.session()
+            place = stage.places.workplace(session.id, session.options, had_sandbox=False)
+            await place.open()
+            await stage.engine.destroy(session.id)
+            assert place.place is None
+
+    run(play())

@@ -14,6 +14,7 @@ from tests.server.agent_stage import Stage
 
 from crucible.agent.models.base import ModelRef
 from crucible.cli.main import main
+from crucible.cli.talking.reaching import hint_of
 from crucible.cli.talking.showing import readable
 
 pytestmark = pytest.mark.usefixtures("run")
@@ -90,9 +91,11 @@ async def test_a_schema_gives_an_object_for_programs(
     assert (status, out) == (125, "")
     assert "(object-unfit)" in errors
     path.write_text("[")
-    status, _, errors = await terminal.run("ask", "--json-schema", str(path), "How old?")
+    words = ("ask", "--keep", "--json-schema", str(path), "How old?")
+    status, _, errors = await terminal.run(*words)
     assert status == 126
     assert "no JSON" in errors
+    assert await stage.scene.engine.sessions() == ()
 
 
 async def test_without_a_terminal_risky_calls_are_denied_unless_they_were_agreed_to(
@@ -124,15 +127,16 @@ async def test_a_session_can_be_kept_and_asked_again(stage: Stage, terminal: Ter
     session = errors.split()[1]
     assert (await terminal.run("ask", "--session", session, "Second"))[1] == "Two.\n"
     assert len(stage.scene.model.asked[-1].messages) == 3
-    listed = (await terminal.run("chat", "list", "--json"))[1]
-    assert [one["id"] for one in json.loads(listed)] == [session]
+    listed = json.loads((await terminal.run("chat", "list", "--json"))[1])
+    assert [(one["id"], one["title"]) for one in listed] == [(session, "First")]
     await terminal.run("chat", "remove", session)
     assert (await terminal.run("ask", "--session", session, "Third"))[0] == 126
 
 
 async def test_chat_takes_lines_and_commands(stage: Stage, terminal: Terminal) -> None:
     stage.play(Say(text="Good day."), Say(text="Yes."))
-    lines = "Hello\n/context\n/pin 0\n/history\n/cost\n/nonsense\nAgain\n/clear\n/exit\nnever\n"
+    lines = "Hello\n/context\n/pin 0\n/history\n/cost\n/nonsense\nAgain\n"
+    lines += f"/pin {'9' * 5000}\n/rewind {'9' * 5000}\n/model\n/clear\n/exit\nnever\n"
     status, out, errors = await terminal.run("chat", input=lines)
     assert status == 0
     assert out.startswith("Good day.\n")
@@ -141,21 +145,22 @@ async def test_chat_takes_lines_and_commands(stage: Stage, terminal: Terminal) -
     assert "messages, 0 pinned" in errors
     assert "tokens in" in errors
     assert "There is no /nonsense" in errors
+    assert "/pin needs the number of a message" in errors
+    assert "/rewind needs the number of steps" in errors
     assert len(stage.scene.model.asked) == 2
 
 
-async def test_nothing_that_a_model_or_a_sandbox_says_acts_on_the_terminal(
+async def test_a_program_gets_the_answer_to_the_letter_and_no_talk_acts_on_a_terminal(
     stage: Stage, terminal: Terminal
 ) -> None:
-    evil = "\x1b]0;owned\x07\x1b[2Jhi\u202e"
+    odd = "Bonjour\u00a0! \U0001f468\u200d\U0001f469 \x1b[1mbold\u202e"
     stage.play(
-        Say(calls=(call("bash", command=r"printf '\033[31mred\033]0;x\007'"),)), Say(text=evil)
+        Say(calls=(call("bash", command=r"printf '\033[31mred\033]0;x\007'"),)), Say(text=odd)
     )
     _, out, errors = await terminal.run("ask", "Show it, run it")
-    assert "\x1b" not in out + errors
-    assert "\u202e" not in out
-    assert "hi" in out
-    assert readable("a\tb\nc\x1b[1m") == "a\tb\nc\\x1b[1m"
+    assert out == f"{odd}\n"
+    assert "\x1b" not in errors
+    assert readable("a\tb\nc\x1b[1m\u00a0") == "a\tb\nc\\x1b[1m\\xa0"
 
 
 async def test_a_recorded_session_is_run_again_and_the_first_difference_named(
@@ -183,17 +188,32 @@ async def test_a_recorded_session_is_run_again_and_the_first_difference_named(
     assert "(run-missing)" in errors
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+async def test_what_cannot_be_meant_is_refused(terminal: Terminal) -> None:
+    for words in (
         ("ask",),
         ("ask", "--budget-usd", "much", "x"),
         ("ask", "--budget-tokens", "1.5", "x"),
         ("ask", "--thinking", "hard", "x"),
+        ("ask", "--session", "ses-none", "x"),
         ("chat", "--continue"),
-    ],
-)
-async def test_what_cannot_be_meant_is_refused(terminal: Terminal, words: tuple[str, ...]) -> None:
-    status, out, errors = await terminal.run(*words)
-    assert (status, out) == (126, "")
-    assert "hint: " in errors
+    ):
+        status, out, errors = await terminal.run(*words)
+        assert (status, out) == (126, ""), words
+        assert "hint: " in errors, words
+
+
+@pytest.mark.parametrize("url", ["", "http://elsewhere"])
+def test_a_key_that_the_running_program_has_not_read_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    from crucible_client.errors import from_problem
+
+    fields = {"code": "model-no-key", "message": "There is no key", "hint": "Set GROQ_API_KEY"}
+    refused = from_problem(fields)
+    monkeypatch.setenv("CRUCIBLE_URL", url)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    assert hint_of(refused) == "Set GROQ_API_KEY"
+    monkeypatch.setenv("GROQ_API_KEY", "sk-secret")
+    hint = hint_of(refused)
+    assert ("GROQ_API_KEY is set here, but" in hint) is not bool(url)
+    assert "sk-secret" not in hint

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crucible.agent.call_records import Call, CallRecords, NoAnswer, OwnPurpose
+from crucible.agent.growing import GrowingObject
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.hooks.points import Point
 from crucible.agent.lanes import Lanes
@@ -40,7 +41,6 @@ from crucible.agent.parts import Parts
 from crucible.agent.seams import Hold, Purse, Spend, models_of
 from crucible.agent.session import Session
 from crucible.agent.setting_aside import Counts, most_of_new
-from crucible.agent.structured import read_partial
 from crucible.agent.tokens import estimate_request
 from crucible.agent.turn import Turn
 from crucible.errors import BadAnswer, BudgetSpent, CrucibleError, PriceUnknown
@@ -218,7 +218,7 @@ class Asker:
         request: Request,
         who: _Answering,
     ) -> Answered:
-        shown: Any = None
+        growing = GrowingObject(session, turn)
         turn.draft.clear()
         async with aclosing(model.stream(request)) as events:  # type: ignore[type-var]
             async for event in events:
@@ -226,7 +226,7 @@ class Asker:
                     case TextDelta():
                         turn.draft.add_text(event.text)
                         session.tell("text", {"text": event.text})
-                        shown = _tell_object(session, turn, shown)
+                        growing.tell()
                     case ThinkingDelta():
                         turn.draft.add_thinking(event.text)
                         session.tell("thinking", {"text": event.text})
@@ -350,16 +350,6 @@ def _with_ids(message: AssistantMessage) -> AssistantMessage:
             seen.add(part.id)
         parts.append(part)
     return replace(message, parts=tuple(parts))
-
-
-def _tell_object(session: Session, turn: Turn, shown: Any) -> Any:
-    if turn.shape is None:
-        return None
-    value = read_partial(turn.draft.text)
-    if value is None or value == shown:
-        return shown
-    session.tell("object", {"value": value, "whole": False})
-    return value
 
 
 def _pictures_of(message: Message) -> tuple[Picture, ...]:

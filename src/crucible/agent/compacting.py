@@ -59,11 +59,13 @@ class Compactor:
         summary, how = await self._summary(session, model, cut)
         messages = joined(cut, summary)
         self._asker.forget(session.id)
+        fewer = len(session.messages) - len(messages)
         # Checkpoints name places in messages that are gone now.
         await session.replace_messages(
             messages,
             moments=(),
-            turn=_moved(session.record.turn, len(session.messages) - len(messages)),
+            turn=_moved(session.record.turn, fewer),
+            left=_moved(session.record.left, fewer),
         )
         session.tell(
             "compacted",

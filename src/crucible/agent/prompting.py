@@ -12,6 +12,7 @@ from crucible.agent.asking import Asker
 from crucible.agent.attaching import Placed, place_files
 from crucible.agent.deeds import done
 from crucible.agent.facts import Attachment, Intent
+from crucible.agent.keeping.base import OpenTurn
 from crucible.agent.lanes import Lanes
 from crucible.agent.learning import Learner
 from crucible.agent.messages import AssistantMessage, Picture, UserMessage
@@ -20,7 +21,7 @@ from crucible.agent.parts import Parts
 from crucible.agent.retracting import files_of, find_kept, find_turn, last_prompt, retract
 from crucible.agent.session import Session
 from crucible.agent.sessions import Sessions
-from crucible.agent.structured import shape_of
+from crucible.agent.structured import Shape, shape_of
 from crucible.agent.turn import Came, Turn
 from crucible.agent.turns import Turns, results_of_open_calls
 from crucible.errors import BadSetting, CrucibleError, NothingToResume
@@ -86,6 +87,7 @@ class Prompting:
 
     async def retry(self, session: str) -> Turn:
         found = await self._sessions.find(session)
+        await self._sessions.prepare(found.user)
         async with self._sessions.idle(found):
             said = last_prompt(found)
             began = await find_turn(self._parts, found, said.turn)
@@ -104,7 +106,15 @@ class Prompting:
             last = found.messages[-1] if found.messages else None
             if last is None or (isinstance(last, AssistantMessage) and last.is_whole):
                 raise NothingToResume(session)
-            turn = await self._turns.open(found, None, shape=None, intent=None, max_repairs=2)
+            left = _left(found)
+            turn = await self._turns.open(
+                found,
+                None,
+                shape=_shape_of(left) if left else None,
+                # Talk stays talk; what else there is to do, the model of now may do otherwise.
+                intent="chat" if left and left.intent == "chat" else None,
+                max_repairs=left.max_repairs if left else 2,
+            )
             self._go(found, turn)
         return turn
 
@@ -127,14 +137,8 @@ class Prompting:
         open_turn = session.record.turn
         if open_turn is None:
             return
-        schema = open_turn.schema
-        shape = (
-            shape_of(Schema(name=open_turn.schema_name, schema=schema))
-            if schema is not None
-            else None
-        )
         session.journal.pass_over_lost()
-        turn = self._turns.reopen(session, open_turn, shape)
+        turn = self._turns.reopen(session, open_turn, _shape_of(open_turn))
         turn.results = await results_of_open_calls(session)
         if session.record.approvals:
             with contextlib.suppress(CrucibleError):
@@ -174,3 +178,16 @@ class Prompting:
         answer = await turn.wait()
         if answer.end == "done" and session.options.memory and not self._sessions.is_closing:
             self._learner.begin(session, turn)
+
+
+def _left(session: Session) -> OpenTurn | None:
+    """The turn that is to be gone on with, unless its prompt was taken back meanwhile."""
+    left = session.record.left
+    return left if left is not None and left.began_with <= len(session.messages) else None
+
+
+def _shape_of(turn: OpenTurn) -> Shape | None:
+    """That of the object which the turn was to give."""
+    if turn.schema is None:
+        return None
+    return shape_of(Schema(name=turn.schema_name, schema=turn.schema))

@@ -31,6 +31,7 @@ async def retract(parts: Parts, session: Session, turn: int) -> tuple[str, ...]:
         session.messages[:at],
         moments=tuple(one for one in record.moments if one.messages <= at),
         steps=later[0].step - 1 if later else record.steps,
+        left=None,
         last_end=None,
     )
     session.tell("retracted", {"from_turn": turn})

@@ -16,6 +16,7 @@ from crucible.agent.messages import Message
 from crucible.agent.options import SessionOptions
 from crucible.agent.seams import Workplaces
 from crucible.agent.workplace import Workplace
+from crucible.errors import CrucibleError
 
 if TYPE_CHECKING:
     from crucible.agent.turn import Turn
@@ -117,10 +118,17 @@ class Session:
         self.note_place()
 
     async def leave_workplace(self, *, keep: bool) -> None:
-        """Also removes a sandbox from before that was not needed since."""
-        if self._workplace is None and (keep or self.record.place is None):
+        """Also removes a sandbox from before that was not needed since, or of which nothing is kept: a program may have
+        died between opening it and writing that down."""
+        if self._workplace is None and keep:
             return
-        await self.workplace.close(keep=keep)
+        is_known = self._workplace is not None or self.record.place is not None
+        try:
+            await self.workplace.close(keep=keep)
+        except CrucibleError:
+            # Where no sandbox can be, there is most likely none.
+            if is_known:
+                raise
         self._workplace = None
 
     async def close(self) -> None:

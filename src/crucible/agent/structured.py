@@ -5,32 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crucible.agent.models.base import Schema
-from crucible.errors import BadSetting
+from crucible.agent.schemas import Fault as Fault
+from crucible.agent.schemas import SchemaChecker, path_of, shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _FENCE = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
-_LARGEST_SCHEMA = 256 << 10
 _LARGEST_OBJECT = 4 << 20
 _MOST_FAULTS = 20
-_LONGEST_GOT = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """`path` is as in `items[2].price`, empty for the object itself; `got` is what stands there, cut short."""
-
-    path: str
-    what: str
-    got: str
-
-    def __str__(self) -> str:
-        return f"{self.path or 'the object'}: {self.what} (got {self.got})"
 
 
 class Shape(Protocol):
@@ -51,41 +37,15 @@ def shape_of(wanted: Schema | Mapping[str, Any] | type[BaseModel], name: str = "
 
 class JsonShape:
     def __init__(self, schema: Schema) -> None:
-        from jsonschema import exceptions, validators
-
-        try:
-            size = len(json.dumps(schema.schema))
-            if size > _LARGEST_SCHEMA:
-                raise BadSetting(f"The schema has {size} characters, more than {_LARGEST_SCHEMA}")
-            kind = validators.validator_for(schema.schema)
-            kind.check_schema(schema.schema)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise BadSetting(f"The schema is no JSON: {error}") from None
-        except exceptions.SchemaError as error:
-            raise BadSetting(f"The schema is no JSON Schema: {error.message[:200]}") from None
         self._schema = schema
-        # Without a registry, a `$ref` to an address is an error and never a request.
-        self._validator = kind(schema.schema, registry=_no_registry())
+        self._checker = SchemaChecker(schema.schema)
 
     @property
     def schema(self) -> Schema:
         return self._schema
 
     def faults(self, value: Any) -> tuple[Fault, ...]:
-        from referencing.exceptions import Unresolvable
-
-        found = []
-        try:
-            for error in self._validator.iter_errors(value):
-                what = error.message if len(error.message) <= 300 else error.message[:300] + "…"
-                found.append(
-                    Fault(path=_path(error.absolute_path), what=what, got=_shown(error.instance))
-                )
-                if len(found) >= _MOST_FAULTS:
-                    break
-        except Unresolvable as error:
-            raise BadSetting(f"The schema refers to what it does not have: {error.ref}") from None
-        return tuple(found)
+        return self._checker.faults(value)
 
 
 class PydanticShape:
@@ -106,7 +66,7 @@ class PydanticShape:
             self._model.model_validate(value)
         except ValidationError as error:
             return tuple(
-                Fault(path=_path(one["loc"]), what=one["msg"], got=_shown(one["input"]))
+                Fault(path=path_of(one["loc"]), what=one["msg"], got=shown(one["input"]))
                 for one in error.errors(include_url=False)[:_MOST_FAULTS]
             )
         return ()
@@ -175,26 +135,5 @@ def _candidate(text: str) -> str:
     return text[start : end + 1] if end > start else text[start:]
 
 
-def _path(parts: Any) -> str:
-    text = ""
-    for part in parts:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (ValueError, RecursionError):
-        text = type(value).__name__
-    return text if len(text) <= _LONGEST_GOT else text[:_LONGEST_GOT] + "…"
-
-
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"the answer is no JSON: {name} is no number")
-
-
-def _no_registry() -> Any:
-    from referencing import Registry
-
-    return Registry()

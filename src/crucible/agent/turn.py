@@ -82,12 +82,15 @@ class Draft:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._thinking: list[str] = []
+        self.length = 0
 
     def clear(self) -> None:
+        self.length = 0
         self._text.clear()
         self._thinking.clear()
 
     def add_text(self, text: str) -> None:
+        self.length += len(text)
         self._text.append(text)
 
     def add_thinking(self, text: str) -> None:

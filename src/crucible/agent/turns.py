@@ -89,7 +89,7 @@ class Turns:
             schema_name=shape.schema.name if shape else "",
             schema=dict(shape.schema.schema) if shape else None,
         )
-        session.change(turns=number, turn=open_turn, last_end=None, used_at=time.time())
+        session.change(turns=number, turn=open_turn, left=None, last_end=None, used_at=time.time())
         event = session.tell(
             "turn-began",
             {
@@ -175,7 +175,13 @@ class Turns:
         answer = _answer(session, turn, open_turn, came, error)
         # Before its end is told: whoever has heard that looks for it.
         await self._chronicle(session, answer)
-        session.change(turn=None, approvals=(), last_end=came.end, used_at=time.time())
+        session.change(
+            turn=None,
+            left=None if came.end == "done" else open_turn,
+            approvals=(),
+            last_end=came.end,
+            used_at=time.time(),
+        )
         session.journal.tell(turn.number, "turn-ended", answer_to_json(answer))
         try:
             await self._parts.recorder.record(_ended(session, open_turn, answer))

@@ -17,7 +17,10 @@ class SessionMissing(AgentError, Refused):
     code = "session-missing"
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"There is no session {session!r}", hint="Start one with `crucible chat`")
+        super().__init__(
+            f"There is no session {session!r}",
+            hint="List those there are with `crucible chat list`, or start one with `crucible chat`",
+        )
 
 
 class BadToolCall(AgentError):

@@ -20,13 +20,16 @@ from crucible_client._sync.sandbox import Sandbox
 from crucible_client._sync.session import Session
 from crucible_client.address import Address
 from crucible_client.agent import (
+    AgentHealth,
     Answer,
     Approval,
     ContextUsage,
+    Lane,
     Replay,
     SessionInfo,
     SessionOptions,
     ToolCall,
+    ToolResult,
     TurnEvent,
     Usage,
 )
@@ -57,6 +60,7 @@ from crucible_client.values import FileChange, FileEntry, SandboxInfo, Snapshot
 
 __all__ = [
     "Address",
+    "AgentHealth",
     "Answer",
     "Applied",
     "Approval",
@@ -83,6 +87,7 @@ __all__ = [
     "Fact",
     "FileChange",
     "FileEntry",
+    "Lane",
     "Output",
     "RefusedChange",
     "Remembered",
@@ -101,6 +106,7 @@ __all__ = [
     "Snapshot",
     "Summary",
     "ToolCall",
+    "ToolResult",
     "Transcript",
     "TurnEvent",
     "Upload",

@@ -130,6 +130,28 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What the model reads of a call. `exit_status` is there if a command ran to its end."""
+
+    call: str
+    name: str
+    output: str
+    is_error: bool
+    exit_status: int | None
+
+    @classmethod
+    def read(cls, told: Any) -> ToolResult:
+        reader = Reader(told)
+        return cls(
+            call=reader.text("call"),
+            name=reader.text("tool"),
+            output=reader.text("text"),
+            is_error=reader.claim("error"),
+            exit_status=reader.whole_or_none("exit_status"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a turn came to. `end` is `done`, or what stopped it; `object` is there if one was asked for."""
 
@@ -187,6 +209,25 @@ class TurnEvent:
         return _text(self.data, "text") if self.kind == "text" else ""
 
     @property
+    def tool_call(self) -> ToolCall | None:
+        """The call that the model asks for, in the one event of kind `call` that has its arguments."""
+        if self.kind != "call" or self.data.get("state") != "asked":
+            return None
+        told = (_text(self.data, name) for name in ("call", "tool", "arguments"))
+        id, name, arguments = told
+        return ToolCall(id=id, name=name, arguments=arguments)
+
+    @property
+    def tool_result(self) -> ToolResult | None:
+        """What came of a call, in events of kind `result`."""
+        return ToolResult.read(self.data) if self.kind == "result" else None
+
+    @property
+    def object(self) -> Any:
+        """What there is of the object so far, in events of kind `object`; the whole one in the last event."""
+        return self.data.get("value") if self.kind in ("object", LAST) else None
+
+    @property
     def is_last(self) -> bool:
         return self.kind == LAST
 
@@ -226,6 +267,52 @@ class ContextUsage:
             messages=reader.whole("messages"),
             pinned=reader.whole("pinned"),
             compacts_at=reader.whole("compacts_at"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A queue of the engine: how many run in it of how many that may, how many wait, and how long at most."""
+
+    name: str
+    limit: int
+    running: int
+    waiting: int
+    done: int
+    longest_wait_s: float
+
+    @classmethod
+    def read(cls, told: Any) -> Lane:
+        reader = Reader(told)
+        return cls(
+            name=reader.text("name"),
+            limit=reader.whole("limit"),
+            running=reader.whole("running"),
+            waiting=reader.whole("waiting"),
+            done=reader.whole("done"),
+            longest_wait_s=reader.number("longest_wait_s"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHealth:
+    """How many sessions there are, how many of them have a turn or wait for a person, and the engine's lanes."""
+
+    sessions: int
+    busy: int
+    waiting: int
+    approvals: int
+    lanes: Sequence[Lane]
+
+    @classmethod
+    def read(cls, told: Any) -> AgentHealth:
+        reader = Reader(told)
+        return cls(
+            sessions=reader.whole("sessions"),
+            busy=reader.whole("busy"),
+            waiting=reader.whole("waiting"),
+            approvals=reader.whole("approvals"),
+            lanes=[Lane.read(one) for one in reader.items("lanes")],
         )
 
 

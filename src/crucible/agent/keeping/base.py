@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """The head of a session: everything but its messages and events."""
+    """The head of a session: everything but its messages and events. `left` is a last turn that was not done."""
 
     id: str
     options: SessionOptions
@@ -61,6 +61,7 @@ class SessionRecord:
     turns: int = 0
     steps: int = 0
     turn: OpenTurn | None = None
+    left: OpenTurn | None = None
     last_end: End | None = None
     approvals: tuple[Approval, ...] = ()
     moments: tuple[Moment, ...] = ()

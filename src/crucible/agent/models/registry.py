@@ -12,6 +12,7 @@ from crucible.agent.models.persistent import Patience, Persistent
 from crucible.agent.models.provider import ProviderModel
 from crucible.agent.models.scripted import ScriptedModel, load_script
 from crucible.agent.models.settings import ModelsSettings, full_ref
+from crucible.errors import UnknownModel, suggestion
 
 EMBEDDED_REF = ModelRef(provider=EMBEDDED, name="smollm2-135m")
 
@@ -33,8 +34,15 @@ class Registry:
         self._made: dict[ModelRef, Model] = {}
 
     def parse(self, text: str) -> ModelRef:
-        """As people write it. Raises UnknownModel."""
-        return full_ref(text, self._settings)
+        """As people write it. Raises UnknownModel, also for a provider that nobody has set."""
+        found, known = (
+            full_ref(text, self._settings),
+            (*self._settings.providers, EMBEDDED, SCRIPTED),
+        )
+        if found.provider not in known:
+            name = found.provider
+            raise UnknownModel(f"There is no provider {name!r}", hint=suggestion(name, known))
+        return found
 
     def default(self, purpose: Purpose) -> ModelRef:
         settings = self._settings

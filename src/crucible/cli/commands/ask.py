@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from crucible_client import Client, Session
+    from crucible_client import Session
 
 _LARGEST_INPUT = 1 << 20
 _CANCELLED = 130
@@ -17,38 +17,40 @@ _CANCELLED = 130
 
 def ask(arguments: Arguments) -> int:
     """The answer goes to standard output, and nothing else does."""
-    from crucible.cli.talking.reaching import reach, translated, wanted
+    from crucible.cli.talking.reaching import reach, read_schema, title_of, translated, wanted
 
     prompt = _prompt(" ".join(arguments.words("PROMPT")))
+    path = arguments.value("json-schema")
+    schema = read_schema(path) if path is not None else None
     with translated(), reach() as client:
         if found := arguments.value("session"):
-            return _turn(client, client.session(found), prompt, arguments)
-        session = client.create_session(**wanted(arguments))
+            return _turn(client.session(found), prompt, schema, arguments)
+        options = wanted(arguments)
+        options["title"] = title_of(prompt)
+        session = client.create_session(**options)
         if arguments.flag("keep"):
             from crucible.cli import render
 
             render.tell(f"session {session.id}")
-            return _turn(client, session, prompt, arguments)
+            return _turn(session, prompt, schema, arguments)
         with session:
-            return _turn(client, session, prompt, arguments)
+            return _turn(session, prompt, schema, arguments)
 
 
-def _turn(client: Client, session: Session, prompt: str, arguments: Arguments) -> int:
+def _turn(
+    session: Session, prompt: str, schema: dict[str, Any] | None, arguments: Arguments
+) -> int:
     from contextlib import closing
 
-    from crucible.cli.talking.reaching import read_schema
     from crucible.cli.talking.showing import Showing
     from crucible.cli.talking.turns import follow
 
-    path = arguments.value("json-schema")
-    is_json = arguments.flag("json")
-    showing = Showing(is_quiet=arguments.flag("quiet"), shows_text=not (path or is_json))
-    events = (
-        session.stream(prompt) if path is None else session.stream_object(prompt, read_schema(path))
-    )
+    is_json, is_text = arguments.flag("json"), schema is None
+    showing = Showing(is_quiet=arguments.flag("quiet"), shows_text=is_text and not is_json)
+    events = session.stream(prompt) if schema is None else session.stream_object(prompt, schema)
     with closing(events):
         end = follow(session, events, showing, agrees=arguments.flag("yes"))
-    return _finish(end, wants_object=path is not None, is_json=is_json)
+    return _finish(end, wants_object=not is_text, is_json=is_json)
 
 
 def _finish(end: dict[str, Any], *, wants_object: bool, is_json: bool) -> int:

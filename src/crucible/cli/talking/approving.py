@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crucible.cli import render
 from crucible.cli.consent import is_somebody_there
+from crucible.cli.talking.lines import ask_line
 from crucible.cli.talking.showing import readable
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def show(approval: Approval) -> None:
 
 def _ask(approval: Approval) -> tuple[Decision, dict[str, Any] | None]:
     while True:
-        word = _line("[y]es, once  [a]lways in this session  [e]dit  [N]o: ").strip().lower()
+        word = ask_line("[y]es, once  [a]lways in this session  [e]dit  [N]o: ").strip().lower()
         decision = _WAYS.get(word)
         if decision is None:
             continue
@@ -69,9 +70,10 @@ def _ask(approval: Approval) -> tuple[Decision, dict[str, Any] | None]:
 
 
 def _edited(approval: Approval) -> dict[str, Any] | None:
-    """As JSON, on one line; an empty one leaves it as it was."""
-    render.tell(f"now: {json.dumps(dict(approval.arguments), ensure_ascii=False)}")
-    text = _line("new arguments, as JSON: ").strip()
+    """As JSON, on one line, to be changed in place where that can be; an empty one leaves it as it was."""
+    now = _as_line(approval.arguments)
+    render.tell(f"now: {now}")
+    text = ask_line("new arguments, as JSON: ", start=now).strip()
     if not text:
         return None
     try:
@@ -84,7 +86,7 @@ def _edited(approval: Approval) -> dict[str, Any] | None:
     return None
 
 
-def _line(question: str) -> str:
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline()
+def _as_line(arguments: Mapping[str, Any]) -> str:
+    """What could act on the terminal is escaped as JSON does it, so that the line can be used as it stands."""
+    text = json.dumps(dict(arguments), ensure_ascii=False)
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)

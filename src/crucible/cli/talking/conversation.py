@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crucible.cli import render
 from crucible.cli.consent import is_somebody_there
 from crucible.cli.talking.approving import answer
+from crucible.cli.talking.lines import ask_line, remembered_lines
+from crucible.cli.talking.reaching import hint_of, is_number, title_of
 from crucible.cli.talking.showing import Showing, readable
 from crucible.cli.talking.turns import follow
 from crucible.errors import suggestion
@@ -20,8 +19,6 @@ from crucible.errors import suggestion
 if TYPE_CHECKING:
     from crucible_client import Client, Session
 
-HISTORY_NAME = "chat-history"
-_MOST_LINES = 1000
 _LONGEST_SHOWN = 400
 
 
@@ -53,7 +50,7 @@ class Conversation:
     def run(self) -> None:
         from crucible_client.errors import CrucibleError as ClientError
 
-        with _remembered_lines():
+        with remembered_lines():
             self._greet()
             while not self._is_over:
                 line = self._line()
@@ -61,10 +58,12 @@ class Conversation:
                     break
                 try:
                     self._take(line)
+                except KeyboardInterrupt:
+                    render.tell("")
                 except ClientError as error:
                     render.tell(f"error: {render.visible(error.message)} ({error.code})")
-                    if error.hint:
-                        render.tell(f"hint: {render.visible(error.hint)}")
+                    if hint := hint_of(error):
+                        render.tell(f"hint: {render.visible(hint)}")
         if is_somebody_there():
             render.tell(f"Go on later with `crucible chat --session {self._session.id}`")
 
@@ -72,6 +71,7 @@ class Conversation:
         if not line.strip():
             return
         if not line.startswith("/"):
+            self._name_it(line)
             with closing(self._session.stream(line)) as events:
                 self._turn(events)
             return
@@ -81,6 +81,11 @@ class Conversation:
             render.tell(f"There is no /{render.visible(word)}. {suggestion(word, self._commands)}")
         else:
             command[1](rest.strip())
+
+    def _name_it(self, prompt: str) -> None:
+        """By the first thing that is asked, so that it is known again in a list."""
+        if not self._session.info.title:
+            self._session.configure(title=title_of(prompt))
 
     def _turn(self, events: Any) -> None:
         end = follow(self._session, events, Showing(), agrees=self._agrees)
@@ -101,12 +106,8 @@ class Conversation:
         """None at the end of input. An interrupt at the prompt drops what was typed."""
         while True:
             try:
-                if is_somebody_there():
-                    return input("> ")
-                line = sys.stdin.readline()
+                line = ask_line("> ", is_kept=True) if is_somebody_there() else sys.stdin.readline()
                 return line.rstrip("\n") if line else None
-            except EOFError:
-                return None
             except KeyboardInterrupt:
                 render.tell("")
 
@@ -139,7 +140,7 @@ class Conversation:
         )
 
     def _pin(self, place: str) -> None:
-        if place.isdecimal():
+        if is_number(place):
             self._session.pin(int(place))
         else:
             render.tell("/pin needs the number of a message in /history")
@@ -159,23 +160,21 @@ class Conversation:
             answer(self._session, approval, agrees=False)
 
     def _rewind(self, steps: str) -> None:
-        if steps and not steps.isdecimal():
+        if steps and not is_number(steps):
             render.tell("/rewind needs the number of steps")
             return
         info = self._session.rewind(int(steps or 1))
         render.tell(f"{info.messages} messages are left")
 
     def _branch(self, step: str) -> None:
-        if not step.isdecimal():
+        if not is_number(step):
             render.tell("/branch needs the number of a step")
             return
         self._session = self._session.branch(int(step))
         render.tell(f"now in session {self._session.id}")
 
     def _resume(self, _: str) -> None:
-        before = self._session.refresh().last_event
-        self._session.resume()
-        with closing(self._session.events(after=before)) as events:
+        with closing(self._session.resume().events()) as events:
             self._turn(events)
 
     def _cost(self, _: str) -> None:
@@ -205,29 +204,3 @@ def _text_of(message: Any) -> str:
     if message.get("role") == "tool":
         return " ".join(str(result.get("text", "")) for result in message.get("results", []))
     return str(message.get("text", ""))
-
-
-@contextlib.contextmanager
-def _remembered_lines() -> Any:
-    """Arrow keys and what was typed before, where the interpreter has them and somebody types."""
-    if not is_somebody_there():
-        yield
-        return
-    try:
-        import readline
-    except ImportError:
-        yield
-        return
-    from crucible.config import load_config
-
-    path = Path(load_config().home) / HISTORY_NAME
-    with contextlib.suppress(OSError):
-        readline.read_history_file(path)
-    readline.set_history_length(_MOST_LINES)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
-            os.close(descriptor)
-            readline.write_history_file(path)

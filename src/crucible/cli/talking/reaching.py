@@ -15,8 +15,18 @@ from crucible.errors import EXIT_FAILED, EXIT_REFUSED
 
 if TYPE_CHECKING:
     from crucible_client import Client, SessionOptions
+    from crucible_client import CrucibleError as ClientError
 
 _LARGEST_SCHEMA = 1 << 18
+_LONGEST_TITLE = 60
+_NO_KEY = "model-no-key"
+_KEYS = (
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "DEEPSEEK_API_KEY",
+    "GROQ_API_KEY",
+    "TOGETHER_API_KEY",
+)
 
 OPTIONS = (
     Option("model", "the model, like anthropic:claude-sonnet-4-5", short="m", metavar="MODEL"),
@@ -97,8 +107,23 @@ def translated() -> Iterator[None]:
         is_refused = isinstance(error, Refused) or 400 <= error.status < 500
         status = EXIT_REFUSED if is_refused else EXIT_FAILED
         raise ServiceError(
-            error.message, hint=error.hint, code=error.code, exit_status=status
+            error.message, hint=hint_of(error), code=error.code, exit_status=status
         ) from None
+
+
+def hint_of(error: ClientError) -> str:
+    return (unread_key() if error.code == _NO_KEY else "") or error.hint
+
+
+def unread_key() -> str:
+    """That a key which is set here is not known there, empty if none is: the program was started without it."""
+    names = [name for name in _KEYS if os.environ.get(name)]
+    if not names or os.environ.get("CRUCIBLE_URL"):
+        return ""
+    return (
+        f"{names[0]} is set here, but the program that holds your sandboxes was started without it. It ends half a "
+        "minute after the last one of `crucible list` is removed, or put the key into your settings"
+    )
 
 
 def _sandbox(arguments: Arguments) -> dict[str, Any]:
@@ -131,7 +156,18 @@ def _number(name: str, text: str) -> float:
     return value
 
 
+def is_number(text: str) -> bool:
+    """A whole one, not so long that nobody can mean it."""
+    return text.isascii() and text.isdecimal() and len(text) < 15
+
+
+def title_of(prompt: str) -> str:
+    """The beginning of its first line."""
+    line = next((one.strip() for one in prompt.splitlines() if one.strip()), "")
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
+
+
 def _whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 15):
+    if not is_number(text):
         raise BadUsage(f"--{name} is {text[:80]!r}", hint="It must be a whole number")
     return int(text)

@@ -8,16 +8,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crucible.cli import render
+from crucible.cli.talking.reaching import unread_key
 
 if TYPE_CHECKING:
     from crucible_client import TurnEvent
 
 _MOST_LINES = 12
 _LONGEST_LINE = 400
-_EMBEDDED = (
-    "  note: this is the embedded model, a very small one (135M) that is often wrong; with a key such as\n"
+_EMBEDDED = "  note: this is the embedded model, a very small one (135M) that is often wrong"
+_WITH_A_KEY = (
+    "with a key such as\n"
     "  ANTHROPIC_API_KEY in the environment or in your settings, a provider's model answers"
 )
+# Spaces of other scripts and what joins letters: text has them, and no terminal acts on them.
+_OF_TEXT = "\n\t\u00a0\u00ad\u2007\u200c\u200d\u202f\u3000"
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
@@ -47,7 +51,7 @@ class Showing:
     def _text(self, text: str) -> None:
         self._end_thought()
         if self._shows_text and text:
-            write(sys.stdout, readable(text))
+            write(sys.stdout, _answer(text))
             self._is_in_text = not text.endswith("\n")
 
     def _thought(self, text: str) -> None:
@@ -88,7 +92,7 @@ class Showing:
             case "checkpoint":
                 return f"  checkpoint {data.get('step', '')}"
             case "usage" if self._is_first_of_embedded(data):
-                return _EMBEDDED
+                return f"{_EMBEDDED}; {unread_key() or _WITH_A_KEY}"
             case "notice":
                 return f"  note: {_short(_said(data, 'text'))}"
             case _:
@@ -125,12 +129,19 @@ class Showing:
         write(sys.stderr, (f"{_DIM}{text}{_PLAIN}" if self._has_colour and text else text) + end)
 
 
-def readable(text: str) -> str:
+def readable(text: str, *, harmless: str = "\n\t") -> str:
     """Lines and tabs as they are; nothing else that a model or a sandbox chose acts on the terminal."""
     return "".join(
-        letter if letter in "\n\t" or letter.isprintable() else render.visible(letter)
+        letter if letter in harmless or letter.isprintable() else render.visible(letter)
         for letter in text.replace("\r\n", "\n")
     )
+
+
+def _answer(text: str) -> str:
+    """Where it goes to a program or a file it is what was said, to the letter."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    return readable(text, harmless=_OF_TEXT)
 
 
 def write(stream: Any, text: str) -> None:

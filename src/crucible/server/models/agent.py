@@ -135,7 +135,7 @@ class ObjectWanted(Asked):
 
     prompt: Prompt
     schema_: JsonSchema = Field(alias="schema")
-    max_repairs: Annotated[int, Field(ge=0, le=10)] = 2
+    max_repairs: Annotated[int, Field(ge=0, le=8)] = 2
 
 
 class ApprovalGiven(Asked):

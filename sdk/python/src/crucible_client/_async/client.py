@@ -26,7 +26,14 @@ from crucible_client._async.skills import AsyncSkills
 from crucible_client._async.uploading import send_file
 from crucible_client._async.waiting import Told
 from crucible_client.address import Address, find_address
-from crucible_client.agent import Approval, Intent, Replay, SessionInfo, SessionOptions
+from crucible_client.agent import (
+    AgentHealth,
+    Approval,
+    Intent,
+    Replay,
+    SessionInfo,
+    SessionOptions,
+)
 from crucible_client.conversations import Upload, upload_ids
 from crucible_client.reading import Reader
 from crucible_client.records import Budget
@@ -133,6 +140,10 @@ class AsyncClient:
 
     async def sessions(self) -> list[SessionInfo]:
         return [SessionInfo.read(one) for one in await self.http.pages("/sessions")]
+
+    async def health(self) -> AgentHealth:
+        """What the agent's engine has to do, lane by lane."""
+        return AgentHealth.read(await self.http.call("GET", "/agent"))
 
     async def chat(
         self,

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
 
-from crucible_client._async.chat import follow
+from crucible_client._async.chat import AsyncChat, follow
 from crucible_client._async.http import AsyncHttp
 from crucible_client._async.waiting import finish
 from crucible_client.agent import (
@@ -112,9 +112,15 @@ class AsyncSession:
         """Stops the model and kills what runs in the sandbox. Tells whether there was a turn."""
         return Reader(await self._http.call("POST", f"{self._path}/cancel")).claim("cancelled")
 
-    async def resume(self) -> None:
-        """Goes on with a turn that was interrupted."""
-        await self._http.call("POST", f"{self._path}/resume")
+    async def begin(self, prompt: str, *, intent: Intent | None = None) -> AsyncChat:
+        """A turn that has begun when this returns, to be followed, waited for or stopped later, or by others."""
+        asked = {"prompt": prompt, "intent": intent}
+        told = await self._http.call("POST", f"{self._path}/turns", json=asked, is_keyed=True)
+        return AsyncChat(self._http, told)
+
+    async def resume(self) -> AsyncChat:
+        """Goes on with what an interrupted, cancelled or failed turn left. Raises NothingToResume."""
+        return AsyncChat(self._http, await self._http.call("POST", f"{self._path}/resume"))
 
     async def refresh(self) -> SessionInfo:
         self.info = SessionInfo.read(await self._http.call("GET", self._path))

@@ -1,4 +1,4 @@
-"""A turn under way in a conversation: followed, waited for, stopped. It goes on when nobody watches it."""
+"""A turn under way in a session or a conversation: followed, waited for, stopped. It goes on when nobody watches it."""
 
 # Made of the file of this name in `_async` by scripts/python_sdk.py; `make docs` writes it anew.
 
@@ -18,11 +18,12 @@ from crucible_client.reading import Reader
 
 
 class Chat:
-    """Made by a client's `chat`, and by `edit` and `retry` of its conversations."""
+    """Made by a client's `chat`, by `edit` and `retry` of its conversations, and by `begin` and `resume` of a session,
+    whose id is then that of the conversation."""
 
     def __init__(self, http: Http, told: Any) -> None:
         reader = Reader(told)
-        self.conversation = reader.text("conversation")
+        self.conversation = reader.text("session" if "session" in told else "conversation")
         self.turn = reader.whole("turn")
         self._after = reader.whole("after")
         self._http = http

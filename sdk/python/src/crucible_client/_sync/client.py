@@ -28,7 +28,14 @@ from crucible_client._sync.skills import Skills
 from crucible_client._sync.uploading import send_file
 from crucible_client._sync.waiting import Told
 from crucible_client.address import Address, find_address
-from crucible_client.agent import Approval, Intent, Replay, SessionInfo, SessionOptions
+from crucible_client.agent import (
+    AgentHealth,
+    Approval,
+    Intent,
+    Replay,
+    SessionInfo,
+    SessionOptions,
+)
 from crucible_client.conversations import Upload, upload_ids
 from crucible_client.reading import Reader
 from crucible_client.records import Budget
@@ -135,6 +142,10 @@ class Client:
 
     def sessions(self) -> list[SessionInfo]:
         return [SessionInfo.read(one) for one in self.http.pages("/sessions")]
+
+    def health(self) -> AgentHealth:
+        """What the agent's engine has to do, lane by lane."""
+        return AgentHealth.read(self.http.call("GET", "/agent"))
 
     def chat(
         self,

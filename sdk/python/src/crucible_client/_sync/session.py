@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
 
-from crucible_client._sync.chat import follow
+from crucible_client._sync.chat import Chat, follow
 from crucible_client._sync.http import Http
 from crucible_client._sync.waiting import finish
 from crucible_client.agent import (
@@ -112,9 +112,15 @@ class Session:
         """Stops the model and kills what runs in the sandbox. Tells whether there was a turn."""
         return Reader(self._http.call("POST", f"{self._path}/cancel")).claim("cancelled")
 
-    def resume(self) -> None:
-        """Goes on with a turn that was interrupted."""
-        self._http.call("POST", f"{self._path}/resume")
+    def begin(self, prompt: str, *, intent: Intent | None = None) -> Chat:
+        """A turn that has begun when this returns, to be followed, waited for or stopped later, or by others."""
+        asked = {"prompt": prompt, "intent": intent}
+        told = self._http.call("POST", f"{self._path}/turns", json=asked, is_keyed=True)
+        return Chat(self._http, told)
+
+    def resume(self) -> Chat:
+        """Goes on with what an interrupted, cancelled or failed turn left. Raises NothingToResume."""
+        return Chat(self._http, self._http.call("POST", f"{self._path}/resume"))
 
     def refresh(self) -> SessionInfo:
         self.info = SessionInfo.read(self._http.call("GET", self._path))
