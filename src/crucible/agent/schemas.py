@@ -1,4 +1,4 @@
-"""Checks values against a JSON Schema, in bounded time: the schema is a user's, a skill's or an MCP server's, the value
+"""Checks values against a JSON Schema, in bounded time: the schema is a user's, the value
 a model's, and either may be made so that an ordinary check never ends. Nothing is fetched."""
 
 from __future__ import annotations
