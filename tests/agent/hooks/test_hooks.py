@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -57,6 +59,11 @@ async def test_a_command_is_told_what_would_happen() -> None:
     assert told == {"version": 1, "point": "before-tool", "session": "s", "user": "u", **_CALL}
 
 
+async def test_what_a_hook_says_commands_no_terminal() -> None:
+    script = r"import sys; sys.stderr.write('\x1b]0;title\x07\x1b[2Jno\u202e'); sys.exit(2)"
+    assert (await _asked(_hook(script))).blocked == "Hook 'mine': no"
+
+
 async def test_status_two_blocks_with_what_was_said() -> None:
     ruling = await _asked(_hook("import sys; sys.stderr.write('not on Fridays'); sys.exit(2)"))
     assert ruling.blocked == "Hook 'mine': not on Fridays"
@@ -92,6 +99,7 @@ async def test_after_a_block_nobody_else_is_asked(tmp_path: Path) -> None:
         'print(\'{"change": {"arguments": "text"}}\')',
         'print(\'{"change": {"arguments": {"command": "\' + \'x\' * 3000000 + \'"}}}\')',
         "print('[' * 100000)",
+        'print(\'{"change": {"arguments": {"command": NaN}}}\')',
     ],
 )
 async def test_a_hook_that_misbehaves_blocks_or_is_passed_over_as_declared(script: str) -> None:
@@ -110,10 +118,20 @@ async def test_a_program_that_is_not_there_is_a_failing_hook() -> None:
 
 async def test_one_that_never_answers_fails_when_its_time_is_over(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    script = f"import os,time; open({str(pid)!r},'w').write(str(os.getpid())); time.sleep(900)"
-    ruling = await _asked(_hook(script, timeout_s=3))
-    assert "did not answer within 3 s" in ruling.blocked
-    assert not pid.exists() or not _is_alive(int(pid.read_text()))
+    away = tmp_path / "away"
+    # Nor is its time stretched by a program that got away and has its pipes.
+    script = (
+        f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n"
+        f"if not os.fork(): os.setsid(); open({str(away)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(900)"
+    )
+    try:
+        ruling = await _asked(_hook(script, timeout_s=3))
+        assert "did not answer within 3 s" in ruling.blocked
+        assert not pid.exists() or not _is_alive(int(pid.read_text()))
+    finally:
+        if away.exists() and (escaped := away.read_text()):
+            os.kill(int(escaped), signal.SIGKILL)
 
 
 async def test_nothing_of_a_command_outlives_its_answer(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from crucible.agent.hooks.declared import Declared
 from crucible.agent.hooks.points import LARGEST_CHANGE, Happening, HookFault
+from crucible.agent.tools.wording import clean
 
 GROUP = "crucible.hooks"
 BLOCKS = 2
@@ -79,9 +80,10 @@ async def _ask_command(
         output, errors = await _talk(process, json.dumps(told).encode())
     finally:
         _end_all(process)
+        _let_go(process)
         await process.wait()
     status = process.returncode
-    said = errors.decode(errors="replace").strip()[:_MOST_REASON]
+    said = clean(errors).strip()[:_MOST_REASON]
     if status == BLOCKS:
         return {"block": said or "no reason given"}
     if status != 0:
@@ -132,6 +134,14 @@ def _end_all(process: asyncio.subprocess.Process) -> None:
     """What it left running goes as well: nothing of a hook outlives its answer, or keeps us waiting for one."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _let_go(process: asyncio.subprocess.Process) -> None:
+    """Of its pipes: `wait` never returns while one is full and not read any more, or held by a program that got away."""
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]
+    for number in range(3):
+        if (pipe := transport.get_pipe_transport(number)) is not None:
+            pipe.close()
 
 
 async def _at_most(stream: asyncio.StreamReader) -> bytes:
@@ -185,7 +195,11 @@ def _parse(body: bytes) -> object:
     if not body.strip():
         return None
     try:
-        found: object = json.loads(body)
+        found: object = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise HookFault("what it answered is no JSON") from None
     return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
