@@ -1,8 +1,9 @@
 import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
+import { ApprovalCard } from "@/chat/approval-card";
 import { EMPTY, foldAnyway } from "@/chat/reducer";
 import { TurnView } from "@/chat/turn-view";
-import type { Turn } from "@/chat/turns";
+import type { Approval, Turn } from "@/chat/turns";
 import { Tips } from "@/ui/tip";
 
 const turn = (began: Record<string, unknown>): Turn => {
@@ -42,5 +43,27 @@ describe("what can be done with a turn", () => {
     const words = shown(turn({ prompt: "Hello" }), true);
     expect(words).not.toContain("Edit the prompt");
     expect(words).not.toContain("Try again");
+  });
+});
+
+describe("a call that waits for a person", () => {
+  const approval = {
+    id: "p",
+    subject: "/workspace/a.sh",
+    arguments: { path: "a.sh", content: "echo \u202ehs.txt\u200b\nrm -rf /" },
+    where: "sandbox",
+    reason: "",
+    findings: [],
+    expiresAt: 0,
+    answer: null,
+  } as unknown as Approval;
+
+  it("shows all that it is given, and what would be unseen as numbers", () => {
+    const words = renderToStaticMarkup(<ApprovalCard approval={approval} />);
+    expect(words).toContain("echo \\u{202e}hs.txt\\u{200b}\nrm -rf /");
+    const command = { ...approval, subject: "ls\u2028\u00a0x\r", arguments: {} };
+    expect(renderToStaticMarkup(<ApprovalCard approval={command} />)).toContain(
+      "ls\\u{2028}\\u{a0}x\\u{d}",
+    );
   });
 });

@@ -4,7 +4,7 @@ import { useEffect, useId, useState } from "react";
 import { post } from "@/api/client";
 import { asProblem, type Problem } from "@/api/problem";
 import { Button } from "@/ui/button";
-import { duration } from "@/ui/format";
+import { duration, visible } from "@/ui/format";
 import { Icon } from "@/ui/icons";
 import { ProblemNote } from "@/ui/states";
 import { Findings } from "./call-card";
@@ -40,19 +40,27 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
         <TimeLeft until={approval.expiresAt} />
       </h3>
       <pre className="mt-2 max-h-56 overflow-auto whitespace-pre-wrap break-words rounded-md bg-sunken px-3 py-2 font-mono text-xs">
-        {approval.subject || JSON.stringify(approval.arguments, null, 2)}
+        {visible(approval.subject || JSON.stringify(approval.arguments, null, 2))}
       </pre>
       <dl className="mt-2 grid grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 text-xs">
+        {others(approval).map(([name, value]) => (
+          <div key={name} className="contents">
+            <dt className="text-faint">{visible(name)}</dt>
+            <dd className="max-h-56 overflow-auto whitespace-pre-wrap break-words font-mono">
+              {visible(value)}
+            </dd>
+          </div>
+        ))}
         {approval.where && (
           <>
             <dt className="text-faint">Where</dt>
-            <dd>{approval.where}</dd>
+            <dd>{visible(approval.where)}</dd>
           </>
         )}
         {approval.reason && (
           <>
             <dt className="text-faint">Why you are asked</dt>
-            <dd>{approval.reason}</dd>
+            <dd>{visible(approval.reason)}</dd>
           </>
         )}
       </dl>
@@ -104,6 +112,14 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
       )}
     </section>
   );
+}
+
+/** What the call is given beside its subject: the text that is written, the language of a program, a time limit. */
+function others(approval: Approval): [string, string][] {
+  if (!approval.subject || approval.subject.startsWith("{")) return [];
+  return Object.entries(approval.arguments)
+    .filter(([, value]) => value !== approval.subject)
+    .map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
 }
 
 function Edit({

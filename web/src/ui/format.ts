@@ -11,6 +11,17 @@ export function bytes(count: number): string {
   return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}\u115f\u1160\u2800\u3164\uffa0]|[^\S ]/gu;
+
+/** What cannot be seen, or turns the direction of writing, as a number: a text reads as what it is, and as nothing else. */
+export function visible(text: string): string {
+  return text.replace(UNSEEN, (letter) =>
+    letter === "\n" || letter === "\t"
+      ? letter
+      : `\\u{${(letter.codePointAt(0) ?? 0).toString(16)}}`,
+  );
+}
+
 export function duration(seconds: number): string {
   if (seconds < 0.0995) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;

@@ -137,7 +137,7 @@ def _end_all(process: asyncio.subprocess.Process) -> None:
 
 
 def _let_go(process: asyncio.subprocess.Process) -> None:
-    """Of its pipes: `wait` never returns while one is full and not read any more, or held by a program that got away."""
+    """Of its pipes: `wait` would not return while one is full, or held by a program that got away."""
     transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]
     for number in range(3):
         if (pipe := transport.get_pipe_transport(number)) is not None:

@@ -19,6 +19,7 @@ _WAYS: dict[str, Decision] = {
     "y": "once", "yes": "once", "a": "always", "always": "always", "e": "edit", "edit": "edit",
     "n": "deny", "no": "deny", "": "deny",
 }  # fmt: skip
+_LONGEST_SHOWN = 20_000
 
 
 def answer(session: Session, approval: Approval, *, agrees: bool) -> None:
@@ -49,11 +50,33 @@ def show(approval: Approval) -> None:
     )
     for line in readable(approval.subject).splitlines() or ["(nothing)"]:
         render.tell(f"    {line}")
+    for name, value in _others(approval).items():
+        render.tell(f"  {render.visible(name)}: {_indented(value)}")
     for finding in approval.findings:
         why = render.visible(str(finding.get("why", "")))
         render.tell(f"  risk ({finding.get('severity')}), line {finding.get('line')}: {why}")
     if approval.reason:
         render.tell(f"  asked because: {render.visible(approval.reason)}")
+
+
+def _others(approval: Approval) -> dict[str, str]:
+    """What the call is given beside its subject: the text that is written, the language of a program, a time limit."""
+    given = dict(approval.arguments)
+    if approval.subject == json.dumps(given, ensure_ascii=False, sort_keys=True):
+        return {}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in given.items()
+        if value != approval.subject
+    }
+
+
+def _indented(text: str) -> str:
+    if len(text) > _LONGEST_SHOWN:
+        half, left = _LONGEST_SHOWN // 2, len(text) - _LONGEST_SHOWN
+        text = f"{text[:half]}\n[… {left} characters are not shown here …]\n{text[-half:]}"
+    lines = readable(text).split("\n")
+    return lines[0] if len(lines) == 1 else "\n    ".join(["", *lines])
 
 
 def _ask(approval: Approval) -> tuple[Decision, dict[str, Any] | None]:
