@@ -234,6 +234,19 @@ def test_nobody_approves_after_a_restart_what_they_were_not_shown(tmp_path: Path
     run(play())
 
 
+def test_hooks_are_asked_about_what_a_person_made_of_a_call(tmp_path: Path) -> None:
+    async def play() -> None:
+        lines = (BASH, Say(text="Edited."))
+        async with scene(tmp_path, *lines, judge=Asks(), hooks=Rewrites("hooked")) as stage:
+            session = await stage.session()
+            turn = await stage.engine.begin(session.id, "run it")
+            await answer(stage, session.id, "edit", arguments={"command": "echo other"})
+            await turn.wait()
+            assert results(await stage.engine.history(session.id))[0] == "hooked"
+
+    run(play())
+
+
 def test_a_policy_that_is_full_takes_no_further_always() -> None:
     full = SessionOptions(policy=PolicyRules(allow=tuple(f"bash({n})" for n in range(500))))
     assert with_rule(full, "bash(x)") is full

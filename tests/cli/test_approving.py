@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from crucible_client import Approval
 
 from crucible.cli.talking.approving import show
+from crucible_client import Approval
 
 
 def _approval(subject: str, **arguments: Any) -> Approval:

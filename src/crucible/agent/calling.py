@@ -105,7 +105,8 @@ class Caller:
         judged: list[Step] = []
         try:
             tool = _find(call, tools)
-            use = await self._before(session, call, tool)
+            use = tool.use(parse_arguments(call.arguments))
+            use = await self._before(session, call, tool, use)
             use = await self._permitted(session, call, tool, use, judged)
         except _Refusal as refusal:
             return await self._refused(session, call, refusal.text, began, judged)
@@ -124,8 +125,7 @@ class Caller:
             await self._parts.recorder.record(*judged)
             judged.clear()
 
-    async def _before(self, session: Session, call: ToolCall, tool: Tool) -> Use:
-        use = tool.use(parse_arguments(call.arguments))
+    async def _before(self, session: Session, call: ToolCall, tool: Tool, use: Use) -> Use:
         given = {"tool": use.tool, "arguments": dict(use.arguments), "call": call.id}
         try:
             got = await ask_hooks(
@@ -170,7 +170,9 @@ class Caller:
                 )
                 return use
             case "edit":
+                # Who may approve need not be who wrote the hooks and the policy: both have their say again.
                 edited = tool.use(answer.arguments or {})
+                edited = await self._before(session, call, tool, edited)
                 denied = await self._judge(session, edited)
                 if denied.decision == "deny":
                     raise _Refusal(f"Not run: the policy denies it ({denied.reason}).")
