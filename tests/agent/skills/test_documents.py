@@ -62,6 +62,11 @@ def test_the_open_form_is_read_whole() -> None:
         ("a: &x [1,2]\nb: *x", "alias"),
         ("name: !!python/object/apply:os.system [ls]\ndescription: x", "not YAML"),
         ("name: 'a\ndescription: x", "not YAML"),
+        ("name: a\nname: b\ndescription: x", "'name' twice"),
+        ("name: a\ndescription: x\nmetadata: {b: c, b: d}", "'b' twice"),
+        ("name: a\ndescription: x\nmetadata: {<<: {b: c}}", "merged"),
+        (f"name: a\ndescription: x\nmetadata: {{b: 0x{'f' * 9000}}}", "too large a number"),
+        (f"name: a\ndescription: {'[' * 30_000}", "deeper than 8"),
     ],
 )
 def test_what_is_not_the_form_is_refused_with_a_reason(head: str, why: str) -> None:
@@ -86,6 +91,11 @@ def test_nothing_written_there_does_more_than_be_refused(text: str) -> None:
 
 def _tool(**more: Any) -> str:
     return json.dumps([{"name": "t", "description": "d", **more}])
+
+
+def test_a_tool_cannot_say_one_thing_twice() -> None:
+    with pytest.raises(BadSkill, match="twice"):
+        parse_tools('[{"name": "t", "description": "d", "script": {"path": "a", "path": "b"}}]')
 
 
 def test_the_three_kinds_of_tools_are_read() -> None:

@@ -108,7 +108,7 @@ def test_a_changed_file_is_not_used(tmp_path: Path) -> None:
     with pytest.raises(SkillChanged, match=r"scripts/hello\.sh"):
         skill.read("scripts/hello.sh")
     (skill.directory / "SKILL.md").write_text("---\nname: greet\ndescription: Other.\n---\n")
-    with pytest.raises(SkillChanged, match=r"SKILL\.md"):
+    with pytest.raises(SkillChanged, match=r"SKILL\.md' of skill 'greet'"):
         shelf.find("greet")
 
 

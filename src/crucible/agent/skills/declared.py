@@ -82,7 +82,7 @@ def parse_tools(text: str) -> tuple[DeclaredTool, ...]:
     if len(text) > LARGEST:
         raise BadSkill(f"The file of the tools is larger than {LARGEST >> 10} KiB")
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError):
         raise BadSkill("The file of the tools is no JSON") from None
     if not isinstance(found, list) or not 1 <= len(found) <= MOST_TOOLS:
@@ -102,6 +102,13 @@ def filled(template: str, arguments: Mapping[str, Any], quote: Any = str) -> str
 def places(template: str) -> frozenset[str]:
     """The arguments that a template names."""
     return frozenset(_PLACE.findall(template))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise BadSkill("An object in the file of the tools has a name twice")
+    return found
 
 
 def _tool(value: object, place: int) -> DeclaredTool:

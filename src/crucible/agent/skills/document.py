@@ -17,6 +17,8 @@ LONGEST_COMPATIBILITY = 500
 TOOLS_KEY = "crucible-tools"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_NAME = 64
+_DEEPEST = 8
+_LARGEST_NUMBER = 256
 _FENCE = "---"
 _KNOWN = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 
@@ -87,9 +89,8 @@ def _load(head: str) -> dict[str, Any]:
     import yaml
 
     try:
-        # An alias stands for what it names as often as it is written: a few lines could become gigabytes.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(head, yaml.SafeLoader)):
-            raise BadSkill("The front matter has a YAML alias in it, which is not allowed")
+        _refuse_bombs(head)
+        _refuse_doubles(yaml.compose(head, yaml.SafeLoader))
         found = yaml.load(head, yaml.SafeLoader)
     except yaml.YAMLError as error:
         first = str(error).replace("\n", " ")[:200]
@@ -99,6 +100,37 @@ def _load(head: str) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise BadSkill("The front matter is not a table of names and values")
     return found
+
+
+def _refuse_bombs(head: str) -> None:
+    """An alias stands for what it names as often as it is written: a few lines could become gigabytes.
+
+    And every level that is open makes each next word slower to read.
+    """
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(head, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise BadSkill("The front matter has a YAML alias in it, which is not allowed")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise BadSkill(f"The front matter is nested deeper than {_DEEPEST} levels")
+
+
+def _refuse_doubles(node: Any) -> None:
+    """Who reads the first of two and who reads the last would read two skills."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        seen = {"<<"}
+        for key, value in node.value:
+            name = str(key.value)
+            if name in seen:
+                raise BadSkill(f"The front matter has {name!r:.80} twice, or merged into it")
+            seen.add(name)
+            _refuse_doubles(value)
 
 
 def _text(fields: Mapping[str, Any], name: str, most: int, *, is_needed: bool = False) -> str:
@@ -122,6 +154,8 @@ def _metadata(value: object) -> dict[str, str]:
     for key, one in value.items():
         if not isinstance(key, str) or isinstance(one, dict | list):
             raise BadSkill("`metadata` of SKILL.md is no table of texts")
+        if isinstance(one, int) and one.bit_length() > _LARGEST_NUMBER:
+            raise BadSkill(f"{key!r:.80} in `metadata` of SKILL.md is too large a number")
         found[key] = one if isinstance(one, str) else str(one)
     return found
 

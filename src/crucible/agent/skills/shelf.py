@@ -10,7 +10,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -152,7 +152,7 @@ class Shelf:
             ) from None
         files = path / _FILES
         skill = Skill(
-            document=_EMPTY, tools=(), origin="added", directory=files, hashes=hashes,
+            document=replace(_EMPTY, name=path.name), tools=(), origin="added", directory=files, hashes=hashes,
             added_at=added_at, source=source,
         )  # fmt: skip
         document = parse_document(_decoded(skill.read(DOCUMENT_NAME)))
