@@ -227,9 +227,9 @@ def test_what_is_no_server_is_refused(table: object) -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        {"properties": {"a": {"pattern": "^(a+)+$"}}},
-        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
-        {"propertyNames": {"pattern": "^(a+)+$"}},
+        {"properties": {"a": {"pattern": "^((a+)+!|x)$"}}},
+        {"properties": {"a": {"pattern": "(?=a)(a+)+$"}}},
+        {"patternProperties": {"^(a+)+!?$": {}}, "additionalProperties": False},
         {"$ref": "#"},
         {"$ref": "http://127.0.0.1:1/schema"},
         {

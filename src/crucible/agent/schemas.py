@@ -38,7 +38,7 @@ class Fault:
 class SchemaChecker:
     """Raises BadSetting for what is no JSON Schema, or is one that is not taken."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, most_steps: int = _MOST_STEPS) -> None:
         from jsonschema import exceptions, validators
         from referencing import Registry
 
@@ -54,6 +54,7 @@ class SchemaChecker:
             raise BadSetting(f"The schema is no JSON Schema: {error.message[:200]}") from None
         self._patterns: dict[str, Any] = {}
         self._steps = 0
+        self._most_steps = most_steps
         self._look_through(schema)
         # Without a registry of others, a `$ref` to an address is an error and never a request.
         self._validator = validators.extend(kind, self._checks(kind.VALIDATORS))(
@@ -133,8 +134,10 @@ class SchemaChecker:
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > _MOST_STEPS:
-            raise BadSetting(f"Checking against the schema takes more than {_MOST_STEPS} steps")
+        if self._steps > self._most_steps:
+            raise BadSetting(
+                f"Checking against the schema takes more than {self._most_steps} steps"
+            )
 
     def _enum(self, check: _Check) -> _Check:
         def enum(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Any]:
