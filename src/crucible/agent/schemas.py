@@ -38,7 +38,7 @@ class Fault:
 class SchemaChecker:
     """Raises BadSetting for what is no JSON Schema, or is one that is not taken."""
 
-    def __init__(self, schema: Mapping[str, Any], *, most_steps: int = _MOST_STEPS) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, most_steps: int | None = None) -> None:
         from jsonschema import exceptions, validators
         from referencing import Registry
 
@@ -54,7 +54,7 @@ class SchemaChecker:
             raise BadSetting(f"The schema is no JSON Schema: {error.message[:200]}") from None
         self._patterns: dict[str, Any] = {}
         self._steps = 0
-        self._most_steps = most_steps
+        self._most_steps = most_steps or _MOST_STEPS
         self._look_through(schema)
         # Without a registry of others, a `$ref` to an address is an error and never a request.
         self._validator = validators.extend(kind, self._checks(kind.VALIDATORS))(
