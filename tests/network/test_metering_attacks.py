@@ -490,3 +490,14 @@ def test_usage_is_found_however_a_stream_is_cut(sizes: list[int], end: str) -> N
     passed += reader.feed(rest) + reader.rest()
     assert passed == stream
     assert reader.usage() == Usage(input_tokens=10, output_tokens=9, cache_read_tokens=3)
+
+
+def test_a_stream_of_gemini_that_ends_before_its_end_says_nothing() -> None:
+    """Each of its events has counts, and its connection may be closed after any of them."""
+    begun = b'data: {"candidates":[{}],"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":1}}\n\n'
+    ended = begun.replace(b"{}", b'{"finishReason":"STOP"}').replace(b"1}", b"9}")
+    reader = reader_for(Route.GENERATE, is_stream=True, strips_usage=False)
+    reader.feed(begun)
+    assert reader.usage() is None
+    reader.feed(ended)
+    assert reader.usage() == Usage(input_tokens=7, output_tokens=9)

@@ -101,12 +101,12 @@ class EventUsage:
         return rest if self._strips else b""
 
     def usage(self) -> Usage | None:
-        is_whole = self._has_ended or self._route is Route.GENERATE
-        return self._usage if is_whole and not self._is_lost else None
+        return self._usage if self._has_ended and not self._is_lost else None
 
     @property
     def is_complete(self) -> bool:
-        return self._has_ended
+        # Gemini marks no end: what it counted may come once more after its last words.
+        return self._has_ended and self._route is not Route.GENERATE
 
     def _event(self) -> bytes | None:
         """Up to and with the empty line behind it."""
@@ -138,6 +138,7 @@ class EventUsage:
                 self._of_responses(found)
             case Route.GENERATE:
                 self._usage = _generated(found) or self._usage
+                self._has_ended = self._has_ended or _has_finished(found)
             case _ if isinstance(found.get("usage"), dict):
                 self._usage = _chatted(found)
                 return self._strips and found.get("choices") == []
@@ -199,6 +200,14 @@ def _responded(found: Mapping[str, Any]) -> Usage | None:
 def _embedded(found: Mapping[str, Any]) -> Usage | None:
     plain = _count(_part(found, "usage"), "prompt_tokens")
     return None if plain is None else _checked(plain, 0)
+
+
+def _has_finished(found: Mapping[str, Any]) -> bool:
+    """Each event of Gemini's has counts up to then; only the last says why it is the last."""
+    listed = found.get("candidates")
+    said = listed if isinstance(listed, list) else []
+    is_refused = "blockReason" in _part(found, "promptFeedback")
+    return is_refused or any(isinstance(one, dict) and one.get("finishReason") for one in said)
 
 
 def _generated(found: Mapping[str, Any]) -> Usage | None:
