@@ -23,7 +23,7 @@ async def test_near_in_meaning_is_near_in_space(embedder: SharedEmbedder) -> Non
 
 
 async def test_a_text_of_any_length_has_a_vector(embedder: SharedEmbedder) -> None:
-    for text in ("", "word " * 5000, "é" * 3000, "\x00"):
+    for text in ("", "wörd é " * 5000, "\x00"):
         (vector,) = await embedder.embed([text])
         assert len(vector) == minilm.DIMENSIONS
 

@@ -61,6 +61,13 @@ def filled(
     database.close()
 
 
+@pytest.fixture(scope="module")
+def known(run: Run, embedder: SharedEmbedder) -> Known:
+    """The vectors of all questions, made once and together."""
+    texts = [question for question, _ in (*QUESTIONS, *UNSEEN, *OF_TICKETS)]
+    return Known(dict(zip(texts, run(embedder.embed(texts)), strict=True)))
+
+
 def test_the_sets_are_large_enough() -> None:
     assert len(FACTS) >= 100
     assert len(QUESTIONS) >= 60
@@ -69,27 +76,27 @@ def test_the_sets_are_large_enough() -> None:
 
 
 async def test_meaning_and_words_find_what_was_meant(
-    filled: Database, embedder: SharedEmbedder, capsys: pytest.CaptureFixture[str]
+    filled: Database, known: Known, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks = await _ranks(USER, QUESTIONS, filled, embedder)
+    ranks = await _ranks(USER, QUESTIONS, filled, known)
     _show(capsys, f"{len(FACTS)} facts, {len(QUESTIONS)} questions", ranks)
     assert _hit(ranks["fused"], 5) >= LEAST
     assert _hit(ranks["fused"], 5) > _hit(ranks["words"], 5)
 
 
 async def test_what_no_weight_was_chosen_by_is_found_as_well(
-    filled: Database, embedder: SharedEmbedder, capsys: pytest.CaptureFixture[str]
+    filled: Database, known: Known, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks = await _ranks(OTHER, UNSEEN, filled, embedder)
+    ranks = await _ranks(OTHER, UNSEEN, filled, known)
     _show(capsys, f"{len(unseen.FACTS)} other facts, {len(UNSEEN)} questions", ranks)
     assert _hit(ranks["fused"], 5) >= LEAST
     assert _hit(ranks["fused"], 5) > _hit(ranks["words"], 5)
 
 
 async def test_words_find_what_vectors_do_not_tell_apart(
-    filled: Database, embedder: SharedEmbedder, capsys: pytest.CaptureFixture[str]
+    filled: Database, known: Known, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranks = await _ranks(OTHER, OF_TICKETS, filled, embedder)
+    ranks = await _ranks(OTHER, OF_TICKETS, filled, known)
     _show(capsys, f"{len(TICKETS)} facts that differ in a number", ranks)
     assert _hit(ranks["fused"], 1) >= 0.9
     assert _hit(ranks["fused"], 1) > _hit(ranks["vectors"], 1)
@@ -103,19 +110,14 @@ def test_names_and_identifiers_are_meant_to_the_letter() -> None:
     assert exact_terms("") == set()
 
 
-async def test_recall_itself_finds_as_many(filled: Database, embedder: SharedEmbedder) -> None:
-    asked = [*QUESTIONS[::3], *OF_TICKETS]
-    known = dict(zip(*zip(*asked, strict=True), strict=True))
-    vectors = await embedder.embed(list(known))
-    memory = Memory(
-        filled, extractor=RuleExtractor(), embedder=Known(dict(zip(known, vectors, strict=True)))
-    )
+async def test_recall_itself_finds_as_many(filled: Database, known: Known) -> None:
+    memory = Memory(filled, extractor=RuleExtractor(), embedder=known)
     found = []
-    for question, answer in asked:
-        user = OTHER if answer in TICKETS else USER
-        recalled = await memory.recall(user, question, 4000)
-        keys = [item.fact.attribute.replace("-", "_") for item in recalled.items[:5]]
-        found.append(answer in keys)
+    for user, asked in ((USER, QUESTIONS), (OTHER, OF_TICKETS)):
+        for question, answer in asked:
+            recalled = await memory.recall(user, question, 4000)
+            keys = [item.fact.attribute.replace("-", "_") for item in recalled.items[:5]]
+            found.append(answer in keys)
     assert statistics.mean(found) >= LEAST
 
 
@@ -131,11 +133,9 @@ class Known:
         return [self._vectors[text] for text in texts]
 
 
-async def _ranks(
-    user: str, asked: Asked, filled: Database, embedder: SharedEmbedder
-) -> dict[str, list[int]]:
-    vectors = await embedder.embed([question for question, _ in asked])
-    shelf, plain = Shelf(user, embedder.model), Shelf(user, "")
+async def _ranks(user: str, asked: Asked, filled: Database, known: Known) -> dict[str, list[int]]:
+    vectors = await known.embed([question for question, _ in asked])
+    shelf, plain = Shelf(user, known.model), Shelf(user, "")
     filled.look(shelf.follow)
     filled.look(plain.follow)
     ranks: dict[str, list[int]] = {"words": [], "vectors": [], "fused": []}

@@ -13,15 +13,16 @@ _MOST_SENTENCES = 200
 _LONGEST_SENTENCE = 600
 
 _FENCE = re.compile(r"(?:^|\n)[ \t]*(```+|~~~+).*?(?:\n[ \t]*\1|\Z)", re.DOTALL)
-_TAGGED = re.compile(r"<([A-Za-z][\w:-]*)\b[^<>]{0,500}>.*?(?:</\1\s*>|\Z)", re.DOTALL)
+_TAGGED = re.compile(r"<([A-Za-z][\w:-]{0,60})\b[^<>]{0,500}>.*?(?:</\1\s*>|\Z)", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _BRACKETED = re.compile(
     r"\[(?:BEGIN|START)\b[^\]]{0,200}\].*?(?:\[(?:END|STOP)\b[^\]]{0,200}\]|\Z)", re.DOTALL
 )
 _BANNERED = re.compile(r"^([-=*#]{3,}).*?(?:^\1|\Z)", re.DOTALL | re.MULTILINE)
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
+# No mark that opens may follow itself: a line of nothing else would be read from each of them to its end.
 _IN_QUOTES = re.compile(
-    r"\"[^\"\n]{3,2000}\"|“[^”\n]{3,2000}”|„[^“”\n]{3,2000}[“”]|«[^»\n]{3,2000}»|"
+    r"\"[^\"\n]{3,2000}\"|“[^“”\n]{3,2000}”|„[^„“”\n]{3,2000}[“”]|«[^«»\n]{3,2000}»|"
     r"(?<!\w)'[^'\n]{12,2000}'(?!\w)"
 )
 # What a line of output, a log, a diff or a quoted mail begins with.
@@ -55,7 +56,7 @@ def own_words(text: str) -> str:
     for pattern in (_FENCE, _COMMENT, _TAGGED, _BRACKETED, _BANNERED):
         text = pattern.sub("\n", text)
     kept: list[str] = []
-    for line in text.split("\n"):
+    for line in map(str.rstrip, text.split("\n")):
         announced = _ANNOUNCES.search(line)
         own = line[: announced.end()] if announced else line
         if not _FOREIGN_LINE.match(own):
