@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import Any
 
 import httpx
@@ -12,6 +13,9 @@ from tests.agent.scenes import Say, call
 from tests.server.agent_stage import Stage
 from tests.server.conftest import until
 
+from crucible.errors import EngineClosed
+from crucible.server.books import LazyBooks
+from crucible.server.engines import engine_of
 from crucible.server.tokens import Scope
 from crucible_client import AsyncSession, TurnEvent
 from crucible_client.errors import ApprovalMissing, ObjectUnfit, SessionBusy, SessionMissing
@@ -232,3 +236,24 @@ async def test_only_the_hosts_own_user_lends_secrets_to_a_session(stage: Stage) 
         made = await admin.post("/api/v1/sessions", json=asked)
         assert made.status_code == 201
         await admin.delete(f"/api/v1/sessions/{made.json()['id']}")
+
+
+async def test_the_database_is_loaded_before_the_engine_and_never_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both load SQLAlchemy: in two threads at once, each finds half of it now and then."""
+    seen: list[str] = []
+
+    def load(name: str) -> None:
+        seen.append(name)
+        raise EngineClosed
+
+    monkeypatch.setattr(importlib, "import_module", load)
+
+    def open() -> Any:
+        seen.append("books")
+
+    service: Any = None
+    with pytest.raises(EngineClosed):
+        await engine_of(service, LazyBooks(open)).get()
+    assert seen == ["books", "crucible.agent.engine"]

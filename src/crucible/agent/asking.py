@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from crucible.agent.answers import usage_to_json
 from crucible.agent.call_records import Call, CallRecords, NoAnswer, OwnPurpose
 from crucible.agent.growing import GrowingObject
 from crucible.agent.hooking import ask_hooks
@@ -298,10 +299,7 @@ class Asker:
             "usage",
             {
                 "model": str(answered.model),
-                "input_tokens": usage.input_tokens,
-                "output_tokens": usage.output_tokens,
-                "cache_read_tokens": usage.cache_read_tokens,
-                "cache_write_tokens": usage.cache_write_tokens,
+                **usage_to_json(usage),
                 "cost_usd": cost,
                 "purpose": call.purpose,
             },

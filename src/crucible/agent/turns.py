@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from crucible.agent import messages as message_form
+from crucible.agent.answers import answer_of, answer_to_json, step_of
 from crucible.agent.asking import choose_model
 from crucible.agent.attaching import Placed, with_files
 from crucible.agent.calling import result_from_event
@@ -27,7 +28,6 @@ from crucible.agent.messages import (
     ToolResult,
     UserMessage,
 )
-from crucible.agent.models.base import Usage
 from crucible.agent.parts import Parts
 from crucible.agent.router import route
 from crucible.agent.seams import Step
@@ -146,7 +146,7 @@ class Turns:
                 "hint": "",
             }
         if turn.is_left and session.record.turn is not None:
-            turn.end(_answer(session, turn, session.record.turn, Came(end="interrupted"), {}))
+            turn.end(answer_of(session, turn, session.record.turn, Came(end="interrupted"), {}))
             return
         await self.finish(session, turn, came, error)
 
@@ -172,7 +172,7 @@ class Turns:
         if open_turn is None:
             return
         self._make_whole(session, turn, came.end)
-        answer = _answer(session, turn, open_turn, came, error)
+        answer = answer_of(session, turn, open_turn, came, error)
         # Before its end is told: whoever has heard that looks for it.
         await self._chronicle(session, answer)
         session.change(
@@ -184,7 +184,7 @@ class Turns:
         )
         session.journal.tell(turn.number, "turn-ended", answer_to_json(answer))
         try:
-            await self._parts.recorder.record(_ended(session, open_turn, answer))
+            await self._parts.recorder.record(step_of(session, open_turn, answer))
             await session.write()
         except CrucibleError as failed:
             _log.error("the end of turn %d of %s is not kept: %s", turn.number, session.id, failed)
@@ -297,66 +297,3 @@ async def results_of_open_calls(session: Session) -> dict[str, ToolResult]:
 def _last_prompt(session: Session) -> str:
     messages = reversed(session.messages)
     return next((one.text for one in messages if isinstance(one, UserMessage)), "")
-
-
-def answer_to_json(answer: Answer) -> dict[str, Any]:
-    return {
-        "end": answer.end,
-        "text": answer.text,
-        "value": answer.value,
-        "intent": answer.intent,
-        "model": answer.model,
-        "calls": [{"call": call.id, "tool": call.name} for call in answer.calls],
-        "usage": usage_to_json(answer.usage),
-        "cost_usd": answer.cost_usd,
-        "is_cost_whole": answer.is_cost_whole,
-        "error": dict(answer.error),
-    }
-
-
-def usage_to_json(usage: Usage) -> dict[str, int]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-    }
-
-
-def _answer(
-    session: Session, turn: Turn, open_turn: OpenTurn, came: Came, error: Mapping[str, Any]
-) -> Answer:
-    own = session.messages[min(open_turn.began_with, len(session.messages)) :]
-    said = [message for message in own if isinstance(message, AssistantMessage)]
-    last = said[-1] if said else None
-    return Answer(
-        session=session.id,
-        turn=open_turn.number,
-        text=last.text if last else "",
-        calls=tuple(call for message in said for call in message.calls),
-        usage=open_turn.usage,
-        cost_usd=open_turn.cost_usd,
-        is_cost_whole=open_turn.is_cost_whole,
-        end=came.end,
-        intent=turn.intent,
-        model=last.model if last else "",
-        value=came.value,
-        error=error,
-    )
-
-
-def _ended(session: Session, open_turn: OpenTurn, answer: Answer) -> Step:
-    return Step(
-        session=session.id,
-        user=session.user,
-        turn=open_turn.number,
-        kind="turn",
-        name=answer.end,
-        began_at=open_turn.began_at,
-        ended_at=time.time(),
-        usage=answer.usage,
-        cost_usd=answer.cost_usd if answer.is_cost_whole else None,
-        place=session.record.place,
-        is_error=answer.end != "done",
-        facts={"end": answer.end, "intent": answer.intent, "iterations": open_turn.iterations},
-    )

@@ -77,11 +77,14 @@ def engine_of(service: Service, books: LazyBooks) -> LazyEngine:
     async def make() -> Engine:
         from importlib import import_module
 
+        # Before the engine, which loads some of the same: two threads that load a package with circles in it at once
+        # each see half of it.
+        kept = await books.get()
         # In a thread: it takes a while, and others are being served.
         await asyncio.to_thread(import_module, "crucible.agent.engine")
         from crucible.assemble import engine
 
-        return await engine(service, await books.get())
+        return await engine(service, kept)
 
     def was_left() -> bool:
         from crucible.assemble import may_have_left_work
