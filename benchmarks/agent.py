@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,14 @@ from crucible.agent.engine import Engine
 from crucible.agent.judging import PolicyJudge
 from crucible.agent.keeping.sql import SqlSessions
 from crucible.agent.lanes import LaneLimits
-from crucible.agent.messages import AssistantMessage, Text, ToolCall
+from crucible.agent.messages import (
+    AssistantMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
 from crucible.agent.models.base import (
     Answered,
     Model,
@@ -45,6 +53,8 @@ from crucible.store.database import Database
 _STEPS = 16
 _QUEUED = 50
 _WORDS = 20
+_EARLIER = 5_000
+_CALL = {"name": "nothing", "arguments": '{"command": "ls -l /workspace"}'}
 
 
 def measure(*, rounds: int) -> list[Figure]:
@@ -64,6 +74,11 @@ def measure(*, rounds: int) -> list[Figure]:
             targets=(AtMost(limit=15),),
         ),
         Figure(
+            key="agent-long-step",
+            name=f"the same in a session that has {_EARLIER:,} messages already, its first step included",
+            samples=milliseconds(samples.get("agent-long-step")),
+        ),
+        Figure(
             key="agent-status",
             name=f"status of a session behind {_QUEUED} queued generations",
             samples=milliseconds(samples.get("agent-status")),
@@ -79,15 +94,7 @@ def measure(*, rounds: int) -> list[Figure]:
 
 
 async def _one(root: Path) -> Readings:
-    async with _engine(root, _Instant()) as engine:
-        session = await engine.create_session(
-            SessionOptions(max_iterations=_STEPS + 1, memory=False)
-        )
-        began = time.perf_counter()
-        answer = await engine.generate(session.id, "run it", intent="agent")
-        step = (time.perf_counter() - began) / _STEPS
-        if answer.end != "done" or len(answer.calls) != _STEPS:
-            raise RuntimeError(f"the turn ended as {answer.end} after {len(answer.calls)} calls")
+    step, long_step = await _step(root, 0), await _step(root, _EARLIER)
     async with _engine(root, _Still()) as engine:
         sessions = [
             await engine.create_session(SessionOptions(memory=False)) for _ in range(_QUEUED)
@@ -103,12 +110,51 @@ async def _one(root: Path) -> Readings:
         began = time.perf_counter()
         await engine.cancel(sessions[-1].id)
         cancel = time.perf_counter() - began
-    return {"agent-step": step, "agent-status": status, "agent-cancel": cancel}
+    return {
+        "agent-step": step,
+        "agent-long-step": long_step,
+        "agent-status": status,
+        "agent-cancel": cancel,
+    }
+
+
+async def _step(root: Path, earlier: int) -> float:
+    async with _engine(root, _Instant(earlier)) as engine:
+        session = await engine.create_session(
+            SessionOptions(max_iterations=_STEPS + 1, memory=False)
+        )
+    await _give_history(root, session.id, earlier)
+    async with _engine(root, _Instant(earlier)) as engine:
+        await engine.session(session.id)
+        began = time.perf_counter()
+        answer = await engine.generate(session.id, "run it", intent="agent")
+        step = (time.perf_counter() - began) / _STEPS
+    if answer.end != "done" or len(answer.calls) != _STEPS:
+        raise RuntimeError(f"the turn ended as {answer.end} after {len(answer.calls)} calls")
+    return step
+
+
+async def _give_history(root: Path, session: str, count: int) -> None:
+    turn = (
+        UserMessage(text="What is in the workspace? " * 8, turn=1),
+        AssistantMessage(parts=(Text(text="word " * _WORDS), ToolCall(**_CALL, id="c"))),
+        ToolMessage(results=(ToolResult(call_id="c", name="nothing", text="a line\n" * 150),)),
+        AssistantMessage(parts=(Text(text="word " * _WORDS),)),
+    )
+    messages = turn * (count // len(turn))
+    database = Database(_url(root))
+    try:
+        store = SqlSessions(database)
+        record = (await store.load(session)).record
+        head = replace(record, messages=len(messages))
+        await store.append(head, first=0, messages=messages, events=())
+    finally:
+        database.close()
 
 
 @asynccontextmanager
 async def _engine(root: Path, model: _Instant | _Still) -> AsyncIterator[Engine]:
-    database = Database(f"sqlite:///{root / 'crucible.db'}")
+    database = Database(_url(root))
     ledger = Ledger(root, database)
     parts = Parts(
         store=SqlSessions(database),
@@ -129,20 +175,25 @@ async def _engine(root: Path, model: _Instant | _Still) -> AsyncIterator[Engine]
         database.close()
 
 
+def _url(root: Path) -> str:
+    return f"sqlite:///{root / 'crucible.db'}"
+
+
 class _Instant:
-    """Calls a tool so many times, and is done; it takes no time for it."""
+    """Calls a tool so many times, and is done; it takes no time for it. `earlier` messages are none of its turn."""
 
     ref = ModelRef(provider="scripted", name="instant")
-    profile = Profile(context_tokens=200_000, output_tokens=4_000)
+    profile = Profile(context_tokens=10_000_000, output_tokens=4_000)
+
+    def __init__(self, earlier: int) -> None:
+        self._earlier = earlier
 
     async def stream(self, request: Request) -> AsyncGenerator[ModelEvent, None]:
         for _ in range(_WORDS):
             yield TextDelta(text="word ")
         text = Text(text="word " * _WORDS)
-        number = len(request.messages) // 2
-        call = ToolCall(
-            id=f"c{number}", name="nothing", arguments='{"command": "ls -l /workspace"}'
-        )
+        number = (len(request.messages) - self._earlier) // 2
+        call = ToolCall(**_CALL, id=f"c{number}")
         message = AssistantMessage(parts=(text, call) if number < _STEPS else (text,))
         yield Answered(
             message=message,

@@ -362,6 +362,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"{path} has to say `{_MARK}` itself, or it is never run")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What a test has found beyond that it passed, and recorded as the property `found`."""
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "found":
+                terminalreporter.line(f"{report.nodeid}: {value}")
+
+
 _MARK = "pytest.mark.vm"
 _ALL_BOOT = re.compile(r"^pytestmark = .*\bpytest\.mark\.vm\b", re.MULTILINE)
 

@@ -95,7 +95,9 @@ class Played:
             raise
         parts: tuple[Part, ...] = (*((Text(text=said.text),) if said.text else ()), *said.calls)
         yield Answered(
-            message=AssistantMessage(parts=parts, model=str(self.ref)),
+            message=AssistantMessage(
+                parts=parts, model=str(self.ref), is_whole=said.stop != "length"
+            ),
             usage=said.usage,
             stop=said.stop or ("tool-use" if said.calls else "end"),
             model=self.ref,

@@ -9,7 +9,7 @@ import pytest
 from tests.agent.scenes import Say, call, results, run, scene
 
 from crucible.agent.events import Event
-from crucible.agent.messages import AssistantMessage, ToolMessage, UserMessage
+from crucible.agent.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from crucible.errors import ModelOverloaded, SessionBusy, SessionMissing
 
 
@@ -149,8 +149,9 @@ def test_a_turn_ends_after_so_many_steps(tmp_path: Path) -> None:
         lines = [Say(calls=(call("bash", command="true"),)) for _ in range(9)]
         async with scene(tmp_path, *lines) as stage:
             session = await stage.session(max_iterations=3)
-            answer = await stage.engine.generate(session.id, "run it for ever")
-            assert answer.end == "too-many-steps"
+            events = [one async for one in stage.engine.stream(session.id, "run it for ever")]
+            assert events[-1].data["end"] == "too-many-steps"
+            assert "after 3 steps" in _notices(events)
             assert len(stage.model.asked) == 3
             assert isinstance((await stage.engine.history(session.id))[-1], ToolMessage)
 
@@ -169,3 +170,33 @@ def test_destroying_removes_a_sandbox_that_nobody_wrote_down(tmp_path: Path) -> 
             assert place.place is None
 
     run(play())
+
+
+def test_an_answer_of_nothing_is_told(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scene(tmp_path, Say()) as stage:
+            session = await stage.session()
+            events = [one async for one in stage.engine.stream(session.id, "hello")]
+            assert "without a word" in _notices(events)
+
+    run(play())
+
+
+def test_a_call_that_was_cut_by_the_limit_of_output_says_so_to_the_model(tmp_path: Path) -> None:
+    cut = ToolCall(id="c2", name="bash", arguments='{"command": "echo hel')
+
+    async def play() -> None:
+        lines = (Say(calls=(call("bash", command="true"), cut), stop="length"), Say(text="Again."))
+        async with scene(tmp_path, *lines) as stage:
+            session = await stage.session()
+            await stage.engine.generate(session.id, "run it")
+            whole, told = results(await stage.engine.history(session.id))
+            assert "limit of output" not in whole
+            assert "no JSON" in told
+            assert "limit of output" in told
+
+    run(play())
+
+
+def _notices(events: list[Event]) -> str:
+    return "\n".join(str(one.data["text"]) for one in events if one.kind == "notice")

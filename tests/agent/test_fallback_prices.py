@@ -18,7 +18,7 @@ from crucible.agent.models.base import Model, ModelRef, Profile, Purpose, Usage
 from crucible.agent.models.fallback import ModelWithFallback
 from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
-from crucible.agent.tokens import worst_request
+from crucible.agent.weighing import weigh, worst_case
 from crucible.errors import BadAnswer, ModelOverloaded
 from crucible.ledger.ledger import Ledger
 from crucible.store.database import Database
@@ -105,7 +105,7 @@ async def most_usd(model: Played, asked: int, other: ModelRef) -> float:
     worst = PRICES.worst_case(
         other.provider,
         other.name,
-        input_tokens=worst_request(request),
+        input_tokens=worst_case(weigh(request)),
         output_tokens=request.max_output_tokens,
     )
     assert worst is not None

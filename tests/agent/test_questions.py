@@ -1,8 +1,8 @@
 """The embedded model through the code pipeline: how many small computing questions end right by a recorded execution.
 
-The model is the real one, and so are the programs it writes and their processes. What is aimed at is 12 of 20; 15
-were right when this was written. Another processor rounds otherwise, and such a model may then choose other words: so
-the test holds that a good part is right, and asks no more when that is shown.
+The model is the real one, and so are the programs it writes and their processes. What is aimed at is 12 of 20, and how
+many it was is told at the end of the run and in its report. Another processor rounds otherwise, and such a model may
+then choose other words: so the test holds less than what is aimed at.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _primes_below(limit: int) -> int:
 
 
 def _questions(chance: random.Random) -> list[Question]:
-    """Two of each kind, with numbers of chance; each kind once before any comes again."""
+    """Two of each kind, with numbers of chance."""
 
     def number(least: int, most: int) -> int:
         return chance.randint(least, most)
@@ -49,29 +49,32 @@ def _questions(chance: random.Random) -> list[Question]:
         n = number(least, most)
         return form.format(n=n), work(n)
 
+    # In an order in which the model has read most of what comes before a question already.
     kinds: list[Callable[[], Question]] = [
         lambda: of_two("what is {a} * {b}", lambda a, b: a * b),
         lambda: of_two("what is {a} plus {b}", lambda a, b: a + b),
         lambda: of_two("what is {a} - {b}", lambda a, b: a - b),
         lambda: of_two("what is the remainder when {a} is divided by {b}", lambda a, b: a % b),
-        lambda: of_one("how many primes below {n}", 20, 90, _primes_below),
-        lambda: of_one("what is the sum of the numbers from 1 to {n}", 10, 200, lambda n: n * (n + 1) // 2),
-        lambda: of_one("what is the factorial of {n}", 4, 12, math.factorial),
-        lambda: of_one("what is 2 to the power of {n}", 5, 30, lambda n: 2**n),
         lambda: of_one("what is the square of {n}", 11, 99, lambda n: n * n),
+        lambda: of_one("what is 2 to the power of {n}", 5, 30, lambda n: 2**n),
+        lambda: of_one("what is the factorial of {n}", 4, 12, math.factorial),
+        lambda: of_one("what is the sum of the numbers from 1 to {n}", 10, 200, lambda n: n * (n + 1) // 2),
+        lambda: of_one("how many primes below {n}", 20, 90, _primes_below),
         lambda: of_one("how many digits does {n} have", 1000, 9_999_999, lambda n: len(str(n))),
     ]  # fmt: skip
-    pairs = [kind() for kind in kinds for _ in range(2)]
-    return pairs[::2] + pairs[1::2]
+    return [kind() for kind in kinds for _ in range(2)]
 
 
 def test_small_questions_end_right_by_a_recorded_execution(
-    tmp_path: Path,
+    tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     questions = _questions(random.Random(_SEED))
     right = asyncio.run(asyncio.wait_for(_asked(tmp_path, questions), _LONGEST_S))
+    others = [question for question, _ in questions if question not in right]
+    found = f"the embedded model was right in {len(right)} of {len(questions)}; not in: {others}"
+    record_property("found", found)
     assert len(questions) == 20
-    assert len(right) >= LEAST_RIGHT, f"not: {_others(questions, right)}"
+    assert len(right) >= LEAST_RIGHT, found
 
 
 async def _asked(root: Path, questions: list[Question]) -> list[str]:
@@ -88,8 +91,6 @@ async def _asked(root: Path, questions: list[Question]) -> list[str]:
     try:
         async with Engine(parts) as engine:
             for question, expected in questions:
-                if len(right) == LEAST_RIGHT:
-                    break
                 session = await engine.create_session(SessionOptions(memory=False))
                 await engine.generate(session.id, question)
                 if _printed(recorder, session.id) == str(expected):
@@ -105,7 +106,3 @@ def _printed(recorder: MemoryRecorder, session: str) -> str:
     """What the last program of the session printed, as the record has it."""
     steps = [one for one in recorder.steps if one.session == session and one.kind == "tool"]
     return steps[-1].output.decode().strip() if steps and not steps[-1].is_error else ""
-
-
-def _others(questions: list[Question], right: list[str]) -> list[str]:
-    return [question for question, _ in questions if question not in right]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,29 @@ def test_the_last_program_is_found(text: str, language: str, program: str) -> No
 @pytest.mark.parametrize("text", ["", "no program", "```json\n{}\n```", "```python\n \n```"])
 def test_what_is_no_program_is_none(text: str) -> None:
     assert find_program(text) is None
+
+
+@pytest.mark.parametrize("is_tiny", [True, False])
+def test_where_a_value_lies_is_no_answer_of_a_tiny_model(tmp_path: Path, is_tiny: bool) -> None:
+    lines = (
+        Say(text="```python\nprint(n for n in range(3))\n```"),
+        Say(text="```python\nprint(6*7)\n```"),
+    )
+
+    async def play() -> None:
+        profile = replace(UNABLE, is_tiny=is_tiny)
+        async with scene(tmp_path, *lines, profile=profile) as stage:
+            session = await stage.session()
+            answer = await stage.engine.generate(session.id, "compute 6 * 7")
+            history = await stage.engine.history(session.id)
+            told = [one.text for one in history if isinstance(one, UserMessage)][1]
+            assert "<generator object" in told
+            # Another model sees for itself what is wrong.
+            assert told.startswith("The program failed:" if is_tiny else "The program printed:")
+            assert answer.end == "done"
+            assert is_tiny == ("It printed:\n\n```\n42" in answer.text)
+
+    run(play())
 
 
 def test_a_program_that_fails_is_mended_and_its_result_answered(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
 from crucible.agent.plain import NoPurse
 from crucible.agent.seams import Hold, MostOf, Spend
-from crucible.agent.tokens import Counted, worst_request
+from crucible.agent.weighing import Counted, Scales, weigh, worst_case
 from crucible.store.database import Database
 
 PAID = ModelRef(provider="paid", name="m")
@@ -124,7 +125,7 @@ REQUESTS = st.builds(
 
 @given(REQUESTS)
 def test_no_tokenizer_finds_more_than_what_is_set_aside(request: Request) -> None:
-    assert sent_bytes(request) <= worst_request(request)
+    assert sent_bytes(request) <= worst_case(weigh(request))
 
 
 @given(REQUESTS, REQUESTS, st.booleans())
@@ -138,18 +139,30 @@ def test_what_was_counted_before_makes_the_bound_tighter_and_no_less_true(
         schema=frame.schema,
         messages=(*first.messages, *second.messages),
     )
-    known = Counted(request=first, input_tokens=sent_bytes(first))
-    assert sent_bytes(later) <= worst_request(later, known) <= worst_request(later)
+    known = Counted(weighed=weigh(first), input_tokens=sent_bytes(first))
+    assert sent_bytes(later) <= worst_case(weigh(later), known) <= worst_case(weigh(later))
 
 
 def test_in_a_long_conversation_little_is_set_aside_for_what_was_counted() -> None:
     said = UserMessage(text="word " * 20_000)
     first = Request(system="You help.", messages=(said,))
     later = Request(system="You help.", messages=(said, UserMessage(text="and now?")))
-    known = Counted(request=first, input_tokens=20_010)
-    assert worst_request(later, known) < 20_200
+    known = Counted(weighed=weigh(first), input_tokens=20_010)
+    assert worst_case(weigh(later), known) < 20_200
     other = Request(system="You help.", messages=(UserMessage(text="else"),))
-    assert worst_request(other, known) == worst_request(other)
+    assert worst_case(weigh(other), known) == worst_case(weigh(other))
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=4), st.integers(0, 3))
+def test_requests_that_go_on_weigh_the_same_as_each_by_itself(
+    requests: list[Request], compacted: int
+) -> None:
+    """Also where messages are others all of a sudden, as after a rewind or a compaction."""
+    scales, messages = Scales(), tuple[Message, ...]()
+    for number, request in enumerate(requests):
+        messages = request.messages if number == compacted else (*messages, *request.messages)
+        asked = replace(request, messages=messages)
+        assert scales.weigh("s", asked) == weigh(asked)
 
 
 class Counting(Played):
@@ -271,7 +284,7 @@ def test_a_call_that_is_left_counts_at_its_worst(tmp_path: Path) -> None:
             assert (await turn.wait()).end == "cancelled"
             sums = await Budgets(ledger.database).spent(session_scope(session.id))
             (asked,) = model.asked
-            assert sums.spent.tokens == worst_request(asked) + asked.max_output_tokens
+            assert sums.spent.tokens == worst_case(weigh(asked)) + asked.max_output_tokens
             assert sums.reserved.tokens == 0
 
     run(play())
@@ -311,7 +324,7 @@ def test_the_unused_part_is_given_back_before_the_next_call(tmp_path: Path) -> N
         async with kept(tmp_path, models=OneModel(model)) as (stage, ledger):
             probe = await stage.session()
             await stage.engine.generate(probe.id, "run it")
-            most = worst_request(model.asked[0]) + model.asked[0].max_output_tokens
+            most = worst_case(weigh(model.asked[0])) + model.asked[0].max_output_tokens
             model.lines = list(lines)
             session = await stage.session(budget=Limits(tokens=most + 60))
             assert (await stage.engine.generate(session.id, "run it")).end == "done"

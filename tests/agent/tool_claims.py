@@ -277,6 +277,9 @@ async def grep_finds_lines_files_and_counts(bench: Bench) -> None:
     assert "first 1 of 2" in await bench.ok("grep", pattern="function", path="g/src/b.js", limit=1)
     assert "does not exist" in await bench.refused("grep", pattern="x", path="g/none")
     assert await bench.refused("grep", pattern="(", path="g")
+    # Nobody writes into it: who opens it waits.
+    await bench.ok("bash", command="mkfifo g/pipe")
+    assert "no file" in await bench.refused("grep", pattern="x", path="g/pipe")
 
 
 async def grep_quotes_names_that_a_guest_chose(bench: Bench) -> None:

@@ -18,12 +18,9 @@ from crucible.agent.hooks.points import Point
 from crucible.agent.lanes import Lanes
 from crucible.agent.messages import (
     AssistantMessage,
-    Message,
     Part,
     Picture,
     ToolCall,
-    ToolMessage,
-    UserMessage,
 )
 from crucible.agent.models.base import (
     Answered,
@@ -42,8 +39,8 @@ from crucible.agent.parts import Parts
 from crucible.agent.seams import Hold, Purse, Spend, models_of
 from crucible.agent.session import Session
 from crucible.agent.setting_aside import Counts, most_of_new
-from crucible.agent.tokens import estimate_request
 from crucible.agent.turn import Turn
+from crucible.agent.weighing import Scales, Weighed, weigh
 from crucible.errors import BadAnswer, BudgetSpent, CrucibleError, PriceUnknown
 
 _LEAST_OUTPUT = 256
@@ -84,20 +81,22 @@ class Asker:
         self._lanes = lanes
         self._records = CallRecords()
         self._counts = Counts()
+        self._scales = Scales()
 
     async def ask(self, session: Session, turn: Turn, model: Model, request: Request) -> Answered:
         """Raises ModelError, BudgetSpent or HookBlocked. The answer is in no history yet."""
         request = await self._prepared(session, model, request, turn.number)
+        weighed = self._scales.weigh(session.id, request)
         call, who = Call(turn=turn.number, began_at=time.time()), _Answering(model.ref)
         answered = await self._paid(
             session,
             model,
-            request,
+            weighed,
             call,
             who,
             lambda: self._listen(session, turn, model, request, who),
         )
-        self._counts.note(session.id, who.model, request, answered.usage.input_tokens)
+        self._counts.note(session.id, who.model, weighed, answered.usage.input_tokens)
         session.change(
             context_tokens=answered.usage.input_tokens + answered.usage.output_tokens,
             context_messages=len(session.messages) + 1,
@@ -116,7 +115,7 @@ class Asker:
         return await self._paid(
             session,
             model,
-            request,
+            weigh(request),
             call,
             who,
             lambda: _last(model, request, who, self._parts.purse),
@@ -126,7 +125,7 @@ class Asker:
         self,
         session: Session,
         model: Model,
-        request: Request,
+        weighed: Weighed,
         call: Call,
         who: _Answering,
         listen: Callable[[], Awaitable[Answered]],
@@ -137,9 +136,9 @@ class Asker:
             session=session.id,
             user=session.user,
             limits=session.options.budget,
-            models=most_of_new(model, request)
+            models=most_of_new(model, weighed)
             if call.is_own
-            else self._counts.most(session.id, model, request),
+            else self._counts.most(session.id, model, weighed),
             iterations=iterations,
         )
         try:
@@ -160,7 +159,7 @@ class Asker:
         cost = await _settled(who, answered)
         self._count(session, call, answered, cost)
         step = self._records.step(
-            session, model, call, request, answered, ended_at=time.time(), cost=cost
+            session, model, call, weighed.request, answered, ended_at=time.time(), cost=cost
         )
         await self._parts.recorder.record(step)
         return await self._after(session, answered, call.turn)
@@ -184,19 +183,21 @@ class Asker:
         """Its messages are others now."""
         self._records.forget(session)
         self._counts.forget(session)
+        self._scales.forget(session)
 
     async def _prepared(
         self, session: Session, model: Model, request: Request, turn: int
     ) -> Request:
         profile = model.profile
-        room = profile.context_tokens - estimate_request(request)
+        weighed = self._scales.weigh(session.id, request)
+        room = profile.context_tokens - weighed.estimated
         most = request.max_output_tokens or profile.output_tokens
         return replace(
             await self._hooked(session, model, request, turn),
             schema=request.schema if profile.takes_schema else None,
             thinking=session.options.thinking,
             max_output_tokens=max(min(_LEAST_OUTPUT, most), min(most, room)),
-            pictures=await self._pictures(session, request.messages)
+            pictures=await self._bytes_of(session, weighed.pictures)
             if profile.sees_pictures
             else {},
         )
@@ -305,15 +306,14 @@ class Asker:
             },
         )
 
-    async def _pictures(
-        self, session: Session, messages: tuple[Message, ...]
+    async def _bytes_of(
+        self, session: Session, pictures: tuple[Picture, ...]
     ) -> Mapping[str, bytes]:
         found: dict[str, bytes] = {}
-        for message in messages:
-            for picture in _pictures_of(message):
-                data = await self._parts.recorder.blob(session.id, picture.blob)
-                if data is not None:
-                    found[picture.blob] = data
+        for picture in pictures:
+            data = await self._parts.recorder.blob(session.id, picture.blob)
+            if data is not None:
+                found[picture.blob] = data
         return found
 
 
@@ -348,13 +348,3 @@ def _with_ids(message: AssistantMessage) -> AssistantMessage:
             seen.add(part.id)
         parts.append(part)
     return replace(message, parts=tuple(parts))
-
-
-def _pictures_of(message: Message) -> tuple[Picture, ...]:
-    match message:
-        case UserMessage():
-            return message.pictures
-        case ToolMessage():
-            return tuple(picture for result in message.results for picture in result.pictures)
-        case _:
-            return ()

@@ -103,10 +103,9 @@ class CallRecords:
         self._told.pop(session, None)
 
     def _request(self, session: str, call: Call, request: Request) -> dict[str, Any]:
-        forms = [message_form.to_json(message) for message in request.messages]
-        known = 0 if call.is_own else min(self._told.get(session, 0), len(forms))
+        known = 0 if call.is_own else min(self._told.get(session, 0), len(request.messages))
         if not call.is_own:
-            self._told[session] = len(forms)
+            self._told[session] = len(request.messages)
         return {
             "system": request.system,
             "tools": [tool.name for tool in request.tools],
@@ -115,7 +114,7 @@ class CallRecords:
             "thinking": request.thinking,
             "max_output_tokens": request.max_output_tokens,
             "before": known,
-            "new": forms[known:],
+            "new": [message_form.to_json(message) for message in request.messages[known:]],
         }
 
 

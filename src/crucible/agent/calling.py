@@ -7,15 +7,21 @@ budget and a failing sandbox leave here as errors.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from crucible.agent.approvals import Approvals, Asked
 from crucible.agent.asking import choose_model
-from crucible.agent.facts import Finding
+from crucible.agent.call_tellings import (
+    artifact_step,
+    failed,
+    tell_result,
+    tell_verdict,
+    tool_step,
+    turn_of,
+    verdict_step,
+)
 from crucible.agent.hooking import ask_hooks
 from crucible.agent.lanes import Lanes
 from crucible.agent.messages import Picture, ToolCall, ToolResult
@@ -40,7 +46,7 @@ MOST_CALLS = 32
 _AT_ONCE = 8
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _USUAL_RUN_S = 60.0
-_RISKS_RECORDED = 20
+_CUT = ". Your answer ended at its limit of output in the middle of this call: send less at once"
 
 
 class _Refusal(Exception):
@@ -60,13 +66,21 @@ class Caller:
         self._approvals = approvals
 
     async def call_all(
-        self, session: Session, turn: Turn, calls: Sequence[ToolCall], tools: Mapping[str, Tool]
+        self,
+        session: Session,
+        turn: Turn,
+        calls: Sequence[ToolCall],
+        tools: Mapping[str, Tool],
+        *,
+        are_whole: bool = True,
     ) -> tuple[ToolResult, ...]:
-        """Side by side, a few at a time; the results are in the order of the calls.
+        """Side by side, a few at a time; the results are in the order of the calls. `are_whole` is false if the answer
+        that has them was cut short.
 
         One that fails leaves the others alone: what they did counts. The failure is raised when all have ended.
         """
         gate = asyncio.Semaphore(_AT_ONCE)
+        cut = None if are_whole else calls[-1]
         failures: list[CrucibleError] = []
 
         async def one(call: ToolCall) -> None:
@@ -74,7 +88,9 @@ class Caller:
                 return
             async with gate:
                 try:
-                    turn.results[call.id] = await self._call(session, turn, call, tools)
+                    turn.results[call.id] = await self._call(
+                        session, call, tools, is_cut=call is cut
+                    )
                 except CrucibleError as error:
                     failures.append(error)
 
@@ -86,11 +102,11 @@ class Caller:
             raise (spent or failures)[0]
         for call in calls[MOST_CALLS:]:
             text = f"Not run: at most {MOST_CALLS} calls are taken at once. Send it again."
-            turn.results[call.id] = self._tell(session, call, _failed(call, text))
+            turn.results[call.id] = tell_result(session, call, failed(call, text))
         return tuple(turn.results[call.id] for call in calls)
 
     async def _call(
-        self, session: Session, turn: Turn, call: ToolCall, tools: Mapping[str, Tool]
+        self, session: Session, call: ToolCall, tools: Mapping[str, Tool], *, is_cut: bool
     ) -> ToolResult:
         began = time.time()
         session.tell(
@@ -111,7 +127,8 @@ class Caller:
         except _Refusal as refusal:
             return await self._refused(session, call, refusal.text, began, judged)
         except BadToolCall as error:
-            return await self._refused(session, call, error.message, began, judged)
+            why = f"{error.message}{_CUT if is_cut else ''}"
+            return await self._refused(session, call, why, began, judged)
         try:
             outcome = await self._run(session, call, tool, use)
         except BaseException:
@@ -133,7 +150,7 @@ class Caller:
                 "before-tool",
                 session=session.id,
                 user=session.user,
-                turn=_turn(session),
+                turn=turn_of(session),
                 data=given,
                 tool=use.tool,
             )
@@ -149,8 +166,8 @@ class Caller:
     ) -> Use:
         verdict = await self._judge(session, use)
         findings = verdict.findings
-        self._tell_verdict(session, call, use, verdict.decision, verdict.reason, findings)
-        judged.append(_verdict_step(session, call, use, verdict))
+        tell_verdict(session, call, use, verdict)
+        judged.append(verdict_step(session, call, use, verdict))
         if verdict.decision == "allow":
             return use
         if verdict.decision == "deny":
@@ -232,7 +249,7 @@ class Caller:
                 "after-tool",
                 session=session.id,
                 user=session.user,
-                turn=_turn(session),
+                turn=turn_of(session),
                 data=given,
                 tool=use.tool,
             )
@@ -252,7 +269,7 @@ class Caller:
     ) -> ToolResult:
         whole = outcome.whole or outcome.text.encode(errors="replace")
         blob = await self._parts.recorder.record(
-            *judged, _step(session, call, use, began, output=whole, outcome=outcome, ran=True)
+            *judged, tool_step(session, call, use, began, output=whole, outcome=outcome, ran=True)
         )
         profile = choose_model(self._parts, session, "agent").profile
         text, is_cut = cut_for_model(outcome.text, blob, room_for_result(profile))
@@ -264,7 +281,7 @@ class Caller:
             pictures=await self._hand_over(session, call, outcome.artifacts),
             blob=blob if is_cut or outcome.whole else "",
         )
-        return self._tell(
+        return tell_result(
             session,
             call,
             result,
@@ -279,7 +296,7 @@ class Caller:
         use = Use(tool=call.name[:128], arguments={"raw": call.arguments[:20_000]}, subject="")
         await self._parts.recorder.record(
             *judged,
-            _step(
+            tool_step(
                 session,
                 call,
                 use,
@@ -289,14 +306,14 @@ class Caller:
                 ran=False,
             ),
         )
-        return self._tell(session, call, _failed(call, text))
+        return tell_result(session, call, failed(call, text))
 
     async def _hand_over(
         self, session: Session, call: ToolCall, artifacts: tuple[Artifact, ...]
     ) -> tuple[Picture, ...]:
         pictures = []
         for artifact in artifacts:
-            blob = await self._parts.recorder.record(_handed(session, call, artifact))
+            blob = await self._parts.recorder.record(artifact_step(session, call, artifact))
             session.tell(
                 "artifact",
                 {
@@ -311,66 +328,6 @@ class Caller:
                 pictures.append(Picture(media_type=artifact.media_type, blob=blob))
         return tuple(pictures)
 
-    def _tell(
-        self,
-        session: Session,
-        call: ToolCall,
-        result: ToolResult,
-        *,
-        exit_status: int | None = None,
-        duration_s: float | None = None,
-    ) -> ToolResult:
-        session.tell(
-            "result",
-            {
-                "call": call.id,
-                "tool": call.name,
-                "text": result.text,
-                "error": result.is_error,
-                "exit_status": exit_status,
-                "blob": result.blob,
-                "pictures": [asdict(picture) for picture in result.pictures],
-                "duration_s": duration_s,
-            },
-        )
-        return result
-
-    def _tell_verdict(
-        self,
-        session: Session,
-        call: ToolCall,
-        use: Use,
-        decision: str,
-        reason: str,
-        findings: tuple[Finding, ...],
-    ) -> None:
-        session.tell(
-            "judged",
-            {
-                "call": call.id,
-                "tool": use.tool,
-                "subject": use.subject[:2000],
-                "decision": decision,
-                "reason": reason,
-                "findings": [asdict(finding) for finding in findings],
-            },
-        )
-
-
-def result_from_event(data: Mapping[str, Any]) -> ToolResult:
-    """What a `result` event told, for who finds it after a restart."""
-    return ToolResult(
-        call_id=str(data["call"]),
-        name=str(data["tool"]),
-        text=str(data["text"]),
-        is_error=bool(data["error"]),
-        pictures=tuple(
-            Picture(media_type=str(one["media_type"]), blob=str(one["blob"]))
-            for one in data.get("pictures", ())
-        ),
-        blob=str(data.get("blob", "")),
-    )
-
 
 def _find(call: ToolCall, tools: Mapping[str, Tool]) -> Tool:
     tool = tools.get(call.name)
@@ -378,82 +335,6 @@ def _find(call: ToolCall, tools: Mapping[str, Tool]) -> Tool:
         hint = suggestion(call.name[:80], sorted(tools))
         raise _Refusal(f"There is no tool {call.name[:80]!r}. {hint}")
     return tool
-
-
-def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call_id=call.id, name=call.name, text=text, is_error=True)
-
-
-def _turn(session: Session) -> int:
-    return session.record.turn.number if session.record.turn else session.record.turns
-
-
-def _step(
-    session: Session,
-    call: ToolCall,
-    use: Use,
-    began: float,
-    *,
-    output: bytes,
-    outcome: Outcome,
-    ran: bool,
-) -> Step:
-    told = {"call": call.id, "tool": use.tool, "arguments": dict(use.arguments)}
-    return Step(
-        session=session.id,
-        user=session.user,
-        turn=_turn(session),
-        kind="tool",
-        name=use.tool,
-        began_at=began,
-        ended_at=time.time(),
-        input=json.dumps(told, default=str).encode(errors="replace"),
-        output=output,
-        place=session.record.place,
-        exit_status=outcome.exit_status,
-        is_error=outcome.is_error,
-        facts={"call": call.id[:100], "ran": ran},
-    )
-
-
-def _verdict_step(session: Session, call: ToolCall, use: Use, verdict: Verdict) -> Step:
-    now = time.time()
-    return Step(
-        session=session.id,
-        user=session.user,
-        turn=_turn(session),
-        kind="policy",
-        name=use.tool,
-        began_at=now,
-        ended_at=now,
-        input=json.dumps({"subject": use.subject, "reason": verdict.reason}).encode(),
-        is_error=verdict.decision == "deny",
-        facts={
-            "call": call.id[:100],
-            "decision": verdict.decision,
-            "risks": [
-                {"rule": one.rule, "severity": one.severity, "line": one.line}
-                for one in verdict.findings[:_RISKS_RECORDED]
-            ],
-        },
-    )
-
-
-def _handed(session: Session, call: ToolCall, artifact: Artifact) -> Step:
-    now = time.time()
-    return Step(
-        session=session.id,
-        user=session.user,
-        turn=_turn(session),
-        kind="artifact",
-        name=artifact.media_type,
-        began_at=now,
-        ended_at=now,
-        input=artifact.name.encode(errors="replace"),
-        output=artifact.data,
-        place=session.record.place,
-        facts={"call": call.id[:100]},
-    )
 
 
 def _worst_s(use: Use) -> float:

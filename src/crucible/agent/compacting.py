@@ -38,7 +38,7 @@ class Compactor:
 
     async def make_room(self, session: Session, turn: Turn, model: Model) -> None:
         """Compacts if the model's context is nearly full."""
-        if context_usage(session, model).used_tokens > limit_of(model.profile):
+        if _used_tokens(session) > limit_of(model.profile):
             await self.compact(session, turn, model)
 
     async def compact(self, session: Session, turn: Turn, model: Model) -> bool:
@@ -55,7 +55,7 @@ class Compactor:
         cut = choose_cut(session.messages, room)
         if cut is None:
             return False
-        before = context_usage(session, model).used_tokens
+        before = _used_tokens(session)
         summary, how = await self._summary(session, model, cut)
         messages = joined(cut, summary)
         self._asker.forget(session.id)
@@ -74,7 +74,7 @@ class Compactor:
                 "replaced": cut.replaced,
                 "pinned": len(cut.pinned),
                 "tokens_before": before,
-                "tokens_after": context_usage(session, model).used_tokens,
+                "tokens_after": _used_tokens(session),
             },
         )
         await session.write()
@@ -134,17 +134,20 @@ def _number(session: Session) -> int:
 
 
 def context_usage(session: Session, model: Model) -> ContextUsage:
-    record = session.record
-    known = min(record.context_messages, len(session.messages))
-    if record.context_tokens:
-        used = record.context_tokens + estimate_messages(session.messages[known:])
-    else:
-        used = estimate_messages(session.messages) + estimate(session.options.system)
     return ContextUsage(
         model=str(model.ref),
-        used_tokens=used,
+        used_tokens=_used_tokens(session),
         limit_tokens=model.profile.context_tokens,
         messages=len(session.messages),
         pinned=sum(1 for message in session.messages if is_pinned(message)),
         compacts_at=limit_of(model.profile),
     )
+
+
+def _used_tokens(session: Session) -> int:
+    """What the last call of its model has counted and, by estimate, what came since."""
+    record = session.record
+    if not record.context_tokens:
+        return estimate_messages(session.messages) + estimate(session.options.system)
+    known = min(record.context_messages, len(session.messages))
+    return record.context_tokens + estimate_messages(session.messages[known:])

@@ -66,10 +66,10 @@ def choose_cut(messages: Sequence[Message], room: int) -> Cut | None:
 
     None if there is nothing to gain.
     """
-    at = len(messages)
-    while at > 0 and len(messages) - at < _LEAST_KEPT:
-        at -= 1
-    while at > 0 and estimate_messages(messages[at - 1 :]) <= room:
+    at = max(0, len(messages) - _LEAST_KEPT)
+    left = room - estimate_messages(messages[at:])
+    while at > 0 and (cost := estimate_message(messages[at - 1])) <= left:
+        left -= cost
         at -= 1
     # A result belongs to the message with its call, and a call to the words that led to it.
     while at > 0 and isinstance(messages[at], ToolMessage):

@@ -63,7 +63,7 @@ class Loop:
             self._keep(session, answered.message)
             if (came := self._settled(session, turn, answered)) is not None:
                 return came
-        return Came(end="too-many-steps")
+        return _stopped(session)
 
     async def _with_tools(self, session: Session, turn: Turn, model: Model, recalled: str) -> Came:
         tools = await self.tools(session)
@@ -80,7 +80,7 @@ class Loop:
             self._keep(session, answered.message)
             await session.write()
             await self._answer_open_calls(session, turn, tools)
-        return Came(end="too-many-steps")
+        return _stopped(session)
 
     async def _with_program(
         self, session: Session, turn: Turn, model: Model, recalled: str
@@ -101,7 +101,7 @@ class Loop:
                 last = program
             if (came := await self._run_program(session, turn, model, last, tools)) is not None:
                 return came
-        return Came(end="too-many-steps")
+        return _stopped(session)
 
     async def _run_program(
         self, session: Session, turn: Turn, model: Model, program: Program, tools: dict[str, Tool]
@@ -112,16 +112,20 @@ class Loop:
         (result,) = await self._caller.call_all(session, turn, (call,), tools)
         turn.results.clear()
         session.change(steps=session.record.steps + 1)
-        repairs = open_turn.repairs + result.is_error
+        # One that shows no more than where a value lies has said nothing; most models see that for themselves.
+        is_failed = result.is_error or (model.profile.is_tiny and pipeline.is_bare_object(result))
+        repairs = open_turn.repairs + is_failed
         is_last = repairs > pipeline.MOST_REPAIRS
         session.change(turn=replace(_open(session), repairs=repairs))
-        if is_last or (model.profile.is_tiny and not result.is_error):
+        if is_last or (model.profile.is_tiny and not is_failed):
             text = pipeline.say_what_ran(program, result)
             session.tell("text", {"text": text})
-            session.add(UserMessage(text=pipeline.say_result(result, may_repair=False)))
+            said = pipeline.say_result(result, is_failed=is_failed, may_repair=False)
+            session.add(UserMessage(text=said))
             session.add(AssistantMessage(parts=(Text(text=text),), model=str(model.ref)))
-            return Came(end="too-many-steps" if result.is_error else "done")
-        session.add(UserMessage(text=pipeline.say_result(result, may_repair=True)))
+            return Came(end="too-many-steps" if is_failed else "done")
+        said = pipeline.say_result(result, is_failed=is_failed, may_repair=True)
+        session.add(UserMessage(text=said))
         await session.write()
         return None
 
@@ -184,7 +188,9 @@ class Loop:
         last = session.messages[-1] if session.messages else None
         if not isinstance(last, AssistantMessage) or not last.calls:
             return
-        results = await self._caller.call_all(session, turn, last.calls, tools)
+        results = await self._caller.call_all(
+            session, turn, last.calls, tools, are_whole=last.is_whole
+        )
         session.add(ToolMessage(results=results))
         turn.results.clear()
         session.change(steps=session.record.steps + 1)
@@ -217,6 +223,8 @@ class Loop:
         if answered.stop in ("length", "refusal"):
             why = "its limit of output" if answered.stop == "length" else "a refusal of the model"
             session.tell("notice", {"text": f"The answer ended by {why}."})
+        elif not answered.message.text.strip():
+            session.tell("notice", {"text": "The model ended its answer without a word."})
         if turn.shape is None:
             return Came(end="done")
         faults: tuple[structured.Fault, ...]
@@ -257,6 +265,15 @@ def _open(session: Session) -> OpenTurn:
     if found is None:
         raise RuntimeError(f"session {session.id} has no turn")
     return found
+
+
+def _stopped(session: Session) -> Came:
+    most = session.options.max_iterations
+    text = f"The turn ended after {most} steps, as many as one may take (max_iterations). "
+    session.tell(
+        "notice", {"text": text + "What was done is kept: a further prompt goes on from there."}
+    )
+    return Came(end="too-many-steps")
 
 
 def _unanswered(session: Session) -> Program | None:

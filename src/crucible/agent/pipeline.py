@@ -16,6 +16,7 @@ _FENCE = re.compile(r"```[ \t]*([A-Za-z0-9_+#-]*)[^\n]*\n(.*?)(?:\n```|```|\Z)",
 _PYTHON = frozenset(("", "python", "python3", "py", "tool_code", "code"))
 _SHELL = frozenset(("bash", "sh", "shell", "console"))
 _SHOWN = 6000
+_BARE_OBJECT = re.compile(r"<[^<>\n]{1,200}(?:<\w{1,80}>)?[^<>\n]{0,200} at 0x[0-9a-f]+>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,15 @@ def find_program(text: str) -> Program | None:
     return found
 
 
-def say_result(result: ToolResult, *, may_repair: bool) -> str:
+def is_bare_object(result: ToolResult) -> bool:
+    """Whether a program printed what Python says of a thing that it does not show: `<generator object at 0x…>`."""
+    return _BARE_OBJECT.fullmatch(result.text.strip()) is not None
+
+
+def say_result(result: ToolResult, *, is_failed: bool, may_repair: bool) -> str:
     """What the model is told of its program."""
     text = result.text if len(result.text) <= _SHOWN else result.text[:_SHOWN] + "\n[cut]"
-    if result.is_error:
+    if is_failed:
         again = " Write the whole corrected program." if may_repair else ""
         return f"The program failed:\n{text}\n{again}".rstrip()
     return f"The program printed:\n{text}\nAnswer the question with it, in plain words."

@@ -29,8 +29,8 @@ _PER_MESSAGE = 8
 _PER_PICTURE = 1600
 # What providers add to what is sent: marks around each message, call and tool, and their own words on how to call tools
 # (Anthropic's are the longest, about 530 tokens). The dearest picture is one of eight tiles for gpt-4o-mini.
-_MOST_PER_REQUEST = 64
-_MOST_PER_MESSAGE = 32
+MOST_PER_REQUEST = 64
+MOST_PER_MESSAGE = 32
 _MOST_PER_TOOL = 64
 _MOST_FOR_TOOLS = 1024
 _MOST_PER_PICTURE = 50_000
@@ -59,42 +59,41 @@ def estimate_messages(messages: Sequence[Message]) -> int:
     return sum(estimate_message(message) for message in messages)
 
 
-def estimate_request(request: Request) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """`estimated` is about how many tokens something has, `most` how many no model counts more than."""
+
+    estimated: int = 0
+    most: int = 0
+
+    def __add__(self, other: Weight) -> Weight:
+        return Weight(estimated=self.estimated + other.estimated, most=self.most + other.most)
+
+
+def weigh_message(message: Message) -> Weight:
+    return Weight(estimated=estimate_message(message), most=_most_of_message(message))
+
+
+def weigh_frame(request: Request) -> Weight:
+    """Of what is sent with its messages."""
+    return Weight(estimated=_estimate_frame(request), most=_most_of_frame(request))
+
+
+def frame_of(request: Request) -> tuple[object, ...]:
+    """What two requests must have in common for their frames to weigh the same."""
+    return request.system, request.tools, request.schema, request.choice, request.thinking
+
+
+def _estimate_frame(request: Request) -> int:
     tools = sum(
         estimate(tool.name + tool.description + json.dumps(dict(tool.parameters)))
         for tool in request.tools
     )
     schema = estimate(json.dumps(dict(request.schema.schema))) if request.schema else 0
-    return estimate(request.system) + estimate_messages(request.messages) + tools + schema
+    return estimate(request.system) + tools + schema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """A request, and how many tokens its model has counted in it."""
-
-    request: Request
-    input_tokens: int
-
-
-def worst_request(request: Request, known: Counted | None = None) -> int:
-    """What no model counts more than. `known` is an earlier call of the same model, which tells what its part has."""
-    whole = _MOST_PER_REQUEST + _worst_frame(request) + _worst_messages(request.messages)
-    if known is None:
-        return whole
-    before = known.request
-    told = len(before.messages)
-    if request.messages[:told] != before.messages:
-        return whole
-    frame = 0 if _frame(request) == _frame(before) else _worst_frame(request)
-    fresh = _MOST_PER_MESSAGE + _worst_messages(request.messages[told:])
-    return min(whole, known.input_tokens + frame + fresh)
-
-
-def _frame(request: Request) -> tuple[object, ...]:
-    return request.system, request.tools, request.schema, request.choice, request.thinking
-
-
-def _worst_frame(request: Request) -> int:
+def _most_of_frame(request: Request) -> int:
     tools = [
         {"name": one.name, "about": one.description, **one.parameters} for one in request.tools
     ]
@@ -105,29 +104,25 @@ def _worst_frame(request: Request) -> int:
     return _bytes(request.system) + _MOST_FOR_TOOLS + declared
 
 
-def _worst_messages(messages: Sequence[Message]) -> int:
-    return sum(_worst_message(message) for message in messages)
-
-
-def _worst_message(message: Message) -> int:
+def _most_of_message(message: Message) -> int:
     match message:
         case UserMessage():
             pictures = _MOST_PER_PICTURE * len(message.pictures)
-            return _MOST_PER_MESSAGE + _bytes(message.text) + pictures
+            return MOST_PER_MESSAGE + _bytes(message.text) + pictures
         case AssistantMessage():
-            return _MOST_PER_MESSAGE + sum(_worst_part(part) for part in message.parts)
+            return MOST_PER_MESSAGE + sum(_most_of_part(part) for part in message.parts)
         case ToolMessage():
             return sum(
-                _MOST_PER_MESSAGE
+                MOST_PER_MESSAGE
                 + _bytes(result.call_id + result.name + result.text)
                 + _MOST_PER_PICTURE * len(result.pictures)
                 for result in message.results
             )
         case Summary():
-            return 2 * _MOST_PER_MESSAGE + _bytes(message.text)
+            return 2 * MOST_PER_MESSAGE + _bytes(message.text)
 
 
-def _worst_part(part: Text | Thinking | ToolCall) -> int:
+def _most_of_part(part: Text | Thinking | ToolCall) -> int:
     match part:
         case Text():
             return _bytes(part.text)
@@ -136,7 +131,7 @@ def _worst_part(part: Text | Thinking | ToolCall) -> int:
         case ToolCall():
             # Arguments may be written anew, with what is not ASCII escaped. A call that has no result is given one.
             written = max(_bytes(part.arguments), _json_bytes(part.arguments))
-            return 4 * _MOST_PER_MESSAGE + 2 * _bytes(part.id + part.name) + written
+            return 4 * MOST_PER_MESSAGE + 2 * _bytes(part.id + part.name) + written
 
 
 def _bytes(text: str) -> int:

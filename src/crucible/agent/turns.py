@@ -15,7 +15,7 @@ from crucible.agent import messages as message_form
 from crucible.agent.answers import answer_of, answer_to_json, step_of
 from crucible.agent.asking import choose_model
 from crucible.agent.attaching import Placed, with_files
-from crucible.agent.calling import result_from_event
+from crucible.agent.call_tellings import result_from_event
 from crucible.agent.events import End
 from crucible.agent.facts import Answer, Intent
 from crucible.agent.hooking import ask_hooks

@@ -26,7 +26,7 @@ def test_the_question_comes_last_after_examples_that_are_programs() -> None:
 
 def test_after_a_failure_the_same_question_is_asked_with_chance() -> None:
     failed = ToolResult(call_id="x", name="python", text="NameError", is_error=True)
-    told = UserMessage(text=say_result(failed, may_repair=True))
+    told = UserMessage(text=say_result(failed, is_failed=True, may_repair=True))
     bad = _program("print(nothing)")
     first = ask_for_program(ask_for("what is 17 * 23", bad, told))
     second = ask_for_program(ask_for("what is 17 * 23", bad, told, bad, told))

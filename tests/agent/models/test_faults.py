@@ -111,7 +111,7 @@ def test_no_key_is_ever_told_even_when_the_provider_tells_it(
 def test_no_key_is_in_what_settings_and_models_look_like(server: ProviderServer) -> None:
     settings = load_settings(server.environment())
     registry = Registry(settings)
-    seen = [repr(settings), repr(registry), repr(settings.access("openai"))]
+    seen = [repr(settings), repr(registry), repr(settings.access(ref("openai")))]
     seen += [repr(vars(registry)), repr(registry.model(ref("openai")))]
     assert all(server.key not in text for text in seen)
 

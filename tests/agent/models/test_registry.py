@@ -11,7 +11,7 @@ from crucible.agent.models.base import ModelRef, Purpose
 from crucible.agent.models.catalog import catalog, parse_ref
 from crucible.agent.models.embedded import verified_model
 from crucible.agent.models.registry import EMBEDDED_REF, Registry
-from crucible.agent.models.settings import PURPOSES, load_settings
+from crucible.agent.models.settings import PURPOSES, ModelsSettings, load_settings
 from crucible.errors import BadSetting, NoKey, UnknownModel
 
 _KEY = "sk-0123456789"
@@ -71,7 +71,7 @@ def test_a_provider_of_ones_own_is_known_by_its_table(tmp_path: Path) -> None:
     """
     environment = {**_file(tmp_path, text), "HOUSE_KEY": _KEY}
     settings = load_settings(environment)
-    access = settings.access("house")
+    access = settings.access(parse_ref("house:any"))
     assert (access.base_url, access.key, access.wire) == (
         "https://models.example.com/v1",
         _KEY,
@@ -84,11 +84,41 @@ def test_a_provider_of_ones_own_is_known_by_its_table(tmp_path: Path) -> None:
 
 def test_a_key_in_the_file_is_taken_if_nobody_else_can_read_it(tmp_path: Path) -> None:
     environment = _file(tmp_path, f'[models.providers.openai]\nkey = "{_KEY}"')
-    assert load_settings(environment).access("openai").key == _KEY
+    assert load_settings(environment).access(parse_ref("openai:any")).key == _KEY
     (tmp_path / "config.toml").chmod(0o644)
     with pytest.raises(BadSetting, match="can be read by others") as raised:
         load_settings(environment)
     assert "chmod 600" in raised.value.hint
+
+
+def test_a_model_may_have_a_key_and_an_address_of_its_own(tmp_path: Path) -> None:
+    text = f"""
+        [models.providers.openai]
+        key_env = "COMMON_KEY"
+        [models.named."openai:dear"]
+        key_env = "DEAR_KEY"
+        context_tokens = 99
+        [models.named."openai:far"]
+        key = "{_KEY}-far"
+        base_url = "https://far.example.com/v1"
+    """
+    environment = {**_file(tmp_path, text), "COMMON_KEY": "common", "DEAR_KEY": "dear"}
+    settings = load_settings(environment)
+
+    def opened(name: str, settings: ModelsSettings = settings) -> tuple[str, str]:
+        access = settings.access(parse_ref(name))
+        return access.key, access.base_url
+
+    usual = "https://api.openai.com/v1"
+    assert opened("openai:other") == ("common", usual)
+    assert opened("openai:dear") == ("dear", usual)
+    assert opened("openai:far") == (f"{_KEY}-far", "https://far.example.com/v1")
+    registry = Registry(settings)
+    assert registry.model(parse_ref("openai:dear")).profile.context_tokens == 99
+    assert _KEY not in repr(settings)
+    # Who pays with a key of their own pays with that for each model.
+    own = settings.with_keys({"openai": "own"})
+    assert {opened(f"openai:{name}", own)[0] for name in ("other", "dear", "far")} == {"own"}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +137,8 @@ def test_a_key_in_the_file_is_taken_if_nobody_else_can_read_it(tmp_path: Path) -
         '[models.named."a:b"]\ncontext_tokens = "many"',
         '[models.named."a:b"]\ncalls_tools = 1',
         '[models.named."a:b"]\nmood = 1',
+        '[models.named."a:b"]\nkey = 12345',
+        '[models.named."a:b"]\nbase_url = "https://user:secret@x/v1"',
         '[models]\nprovider = "antrophic"',
     ],
 )
@@ -135,7 +167,7 @@ def test_a_key_that_is_none_is_refused_without_being_shown(key: str) -> None:
     ],
 )
 def test_the_host_of_ollama_is_read_as_ollama_reads_it(host: str, address: str) -> None:
-    assert load_settings({"OLLAMA_HOST": host}).access("ollama").base_url == address
+    assert load_settings({"OLLAMA_HOST": host}).access(parse_ref("ollama:any")).base_url == address
 
 
 def test_a_model_without_a_key_comes_with_the_variable_to_set() -> None:

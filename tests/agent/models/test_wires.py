@@ -140,6 +140,35 @@ def test_thoughts_go_back_with_their_signature_to_whoever_signed_them(
     assert block == {"type": "thinking", "thinking": "I should look.", "signature": "signed"}
 
 
+def test_thoughts_that_nothing_followed_are_not_sent_again(
+    server: ProviderServer, run: Run
+) -> None:
+    """Anthropic refuses them; the model had come to its limit of output while it thought."""
+    server.script([Turn(thinking="Hm.", stop="max_tokens"), Turn(text="x")])
+    end = end_of(run(ask(server, "anthropic", ask_for("a", thinking="medium"))))
+    assert not end.message.is_whole
+    run(ask(server, "anthropic", ask_for("a", end.message, "b", thinking="medium")))
+    assert {one["role"] for one in server.requests[1].body["messages"]} == {"user"}
+
+
+@pytest.mark.parametrize("flavour", ["anthropic", "openai"])
+def test_half_of_a_character_spoils_no_conversation(
+    server: ProviderServer, run: Run, flavour: str
+) -> None:
+    """JSON can hold one, UTF-8 cannot: what a model once said could not be sent again."""
+    half = "\ud83d"
+    use = Use(name="ba" + half, arguments=json.dumps({"command": half}), id="c1")
+    server.script([Turn(text=f"a{half}b", uses=(use,)), Turn(text="Done.")])
+    first = run(ask(server, flavour, ask_for("a", tools=(_BASH,))))
+    assert text_of(first).encode().startswith("a�b".encode())
+    message = end_of(first).message
+    result = ToolResult(call_id=message.calls[0].id, name="bash", text=f"out {half}")
+    said = ask_for(
+        f"you{half}", message, ToolMessage(results=(result,)), system=half, tools=(_BASH,)
+    )
+    assert end_of(run(ask(server, flavour, said))).message.text == "Done."
+
+
 def test_thoughts_of_another_provider_stay_where_they_are(server: ProviderServer, run: Run) -> None:
     server.script([Turn(text="x")])
     thought = Thinking(text="secret plan", carried={"provider": "deepseek", "id": "reasoning"})

@@ -83,6 +83,6 @@ class Registry:
         if ref.provider == SCRIPTED:
             return ScriptedModel(load_script(ref.name), ref=ref)
         settings = self._settings
-        access = settings.access(ref.provider)
+        access = settings.access(ref)
         figures = settings.catalog.figures(ref, settings.figures.get(str(ref)))
         return ProviderModel(ref, access, figures, settings.waits)

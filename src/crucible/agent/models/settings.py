@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -27,12 +27,16 @@ from crucible.user_file import gather, tables, user_file
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 _LONGEST_KEY = 4096
 _FIGURES = {one.name: one.type for one in fields(Figures)}
+_OF_ACCESS = ("base_url", "key", "key_env")
 _READABLE_BY_OTHERS = 0o044
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelsSettings:
-    """`named` are models by purpose; `figures` what the user says of models that the catalog does not know better."""
+    """`named` are models by purpose; `figures` what the user says of models that the catalog does not know better.
+
+    Addresses and keys are by the provider, or by a model as `provider:name`, whose own go before.
+    """
 
     catalog: Catalog
     providers: Mapping[str, Provider]
@@ -44,25 +48,33 @@ class ModelsSettings:
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     waits: Waits = field(default_factory=Waits)
 
-    def access(self, name: str) -> Access:
+    def access(self, ref: ModelRef) -> Access:
         """Raises UnknownModel and NoKey."""
+        name = ref.provider
         provider = self.providers.get(name)
         if provider is None:
             known = [*self.providers, EMBEDDED, SCRIPTED]
             raise UnknownModel(f"There is no provider {name!r}", hint=suggestion(name, known))
-        key = self.keys.get(name, "")
+        key = self.keys.get(str(ref)) or self.keys.get(name, "")
         if provider.needs_key and not key:
             raise NoKey(
                 f"There is no key for {name}",
                 hint=f"Set {provider.keys[0]}" if provider.keys else "Set it in your settings",
             )
-        address = self.addresses.get(name, provider.base_url)
+        address = self.addresses.get(str(ref)) or self.addresses.get(name, provider.base_url)
         if not address:
             raise NoKey(
                 f"The address of the provider {name!r} is not set",
                 hint=f"Set {provider.addresses[0]}" if provider.addresses else "Set base_url",
             )
         return Access(provider=name, wire=provider.wire, base_url=address, key=key)
+
+    def with_keys(self, keys: Mapping[str, str]) -> ModelsSettings:
+        """With somebody's own, by provider. Those go before all that is set here for the same provider."""
+        others = {
+            name: key for name, key in self.keys.items() if name.partition(":")[0] not in keys
+        }
+        return replace(self, keys={**others, **keys})
 
     def is_ready(self, name: str) -> bool:
         provider = self.providers[name]
@@ -76,6 +88,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> ModelsSetting
     known = catalog()
     given = {name: one.text for name, one in gather(values, only="models").items()}
     nested = tables(values, "models")
+    named = _named(nested.get("named", {}))
     providers = _providers(known, nested.get("providers", {}))
     preferred = given.get("LLM_PROVIDER", "")
     if preferred and preferred not in (*providers, EMBEDDED, SCRIPTED):
@@ -86,10 +99,10 @@ def load_settings(environment: Mapping[str, str] | None = None) -> ModelsSetting
     settings = ModelsSettings(
         catalog=known,
         providers=providers,
-        addresses=_addresses(values, providers, nested.get("providers", {})),
-        keys=_keys(values, providers, nested.get("providers", {})),
+        addresses=_addresses(values, providers, nested),
+        keys=_keys(values, providers, nested),
         preferred=preferred,
-        figures=_figures(nested.get("named", {})),
+        figures=_figures(named),
     )
     return _with_names(settings, given)
 
@@ -140,14 +153,18 @@ def _addresses(
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, provider in providers.items():
+        table = nested.get("providers", {}).get(name, {})
         variable = next((one for one in provider.addresses if values.get(one)), "")
         if variable:
             text = values[variable]
             found[name] = (
                 _ollama(text) if variable == "OLLAMA_HOST" else checked_address(text, variable)
             )
-        elif text := nested.get(name, {}).get("base_url"):
+        elif text := table.get("base_url"):
             found[name] = checked_address(str(text), f"base_url of [models.providers.{name}]")
+    for name, table in nested.get("named", {}).items():
+        if text := table.get("base_url"):
+            found[name] = checked_address(str(text), f'base_url of [models.named."{name}"]')
     return found
 
 
@@ -167,17 +184,23 @@ def _ollama(host: str) -> str:
 def _keys(
     values: Mapping[str, str], providers: Mapping[str, Provider], nested: Mapping[str, Any]
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, provider in providers.items():
-        table = nested.get(name, {})
-        variables = [*provider.keys, *([str(table["key_env"])] if "key_env" in table else [])]
-        key = next((values[one] for one in reversed(variables) if values.get(one)), "")
-        if not key and "key" in table:
-            _refuse_readable(user_file(values))
-            key = str(table["key"])
-        if key:
-            found[name] = _checked_key(key.strip(), name)
-    return found
+    tables_of_providers = nested.get("providers", {})
+    found = {
+        name: _key(values, tables_of_providers.get(name, {}), provider.keys)
+        for name, provider in providers.items()
+    }
+    for name, table in nested.get("named", {}).items():
+        found[name] = _key(values, table, ())
+    return {name: _checked_key(key.strip(), name) for name, key in found.items() if key}
+
+
+def _key(values: Mapping[str, str], table: Mapping[str, Any], usual: Sequence[str]) -> str:
+    variables = [*usual, *([str(table["key_env"])] if "key_env" in table else [])]
+    key = next((values[one] for one in reversed(variables) if values.get(one)), "")
+    if not key and "key" in table:
+        _refuse_readable(user_file(values))
+        key = str(table["key"])
+    return key
 
 
 def _checked_key(key: str, name: str) -> str:
@@ -195,17 +218,29 @@ def _refuse_readable(path: Path | None) -> None:
         )
 
 
-def _figures(nested: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _named(nested: Any) -> dict[str, Mapping[str, Any]]:
+    """What the user has written of single models, looked through."""
     for name, table in nested.items():
         where = f'[models.named."{name}"]'
         if not isinstance(table, dict):
             raise BadSetting(f"{where} is no table")
-        _refuse_unknown(table, tuple(_FIGURES), where)
+        _refuse_unknown(table, (*_FIGURES, *_OF_ACCESS), where)
         for key, value in table.items():
-            wanted = int if _FIGURES[key] == "int" else bool
-            if type(value) is not wanted or (wanted is int and value <= 0):
-                raise BadSetting(f"{key} of {where} is {value!r}"[:200])
+            wanted: type[object] = (
+                str if key in _OF_ACCESS else int if _FIGURES[key] == "int" else bool
+            )
+            if type(value) is not wanted or (type(value) is int and value <= 0):
+                # What was meant as a key is not shown.
+                shown = "no text" if key == "key" else repr(value)
+                raise BadSetting(f"{key} of {where} is {shown}"[:200])
     return dict(nested)
+
+
+def _figures(named: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {
+        name: {key: value for key, value in table.items() if key in _FIGURES}
+        for name, table in named.items()
+    }
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

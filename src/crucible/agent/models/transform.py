@@ -1,4 +1,5 @@
-"""What is done to answers on their way: thoughts between tags become thoughts, JSON is found in chatty text."""
+"""What is done to texts on their way: thoughts between tags become thoughts, JSON is found in chatty text, half of a
+character becomes none."""
 
 from __future__ import annotations
 
@@ -17,6 +18,16 @@ _TAGS = {"<think>": "</think>", "<thinking>": "</thinking>"}
 _LONGEST_TAG = max(map(len, (*_TAGS, *_TAGS.values())))
 _LONGEST_JSON = 4 << 20
 _FENCE = re.compile(r"^[ \t]*```", re.MULTILINE)
+
+
+def whole_characters(text: str) -> str:
+    """Without half of a character, which JSON can hold and UTF-8 cannot: no provider takes it back."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Two halves that came one after the other are one.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 class ThinkTags:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 
 from crucible.agent.models.base import Model, ModelRef, Purpose
 from crucible.agent.models.registry import Registry
@@ -46,8 +45,7 @@ class UserModels:
         if own is not None:
             self._retired.append(own)
         if keys:
-            settings = replace(self._settings, keys={**self._settings.keys, **keys})
-            self._own[user] = dict(keys), Registry(settings)
+            self._own[user] = dict(keys), Registry(self._settings.with_keys(keys))
         else:
             del self._own[user]
         while len(self._retired) > _MOST_RETIRED:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from crucible.agent.workplace import WORKSPACE, Channel, Evaluated, Heard, Shown
-from crucible.errors import CrucibleError
+from crucible.errors import CrucibleError, InterpreterFailed
 from crucible.sandbox.finishing import finish
 from crucible.sandbox.holding import Held
 from crucible.sandbox.interpreter import events
@@ -24,6 +24,11 @@ MOST_SHOWN = 100
 MOST_SHOWN_CHARACTERS = 32 << 20
 
 LOST = "The interpreter did not let itself be interrupted and was ended: its variables are gone"
+
+ENDED = (
+    "It may have needed more memory than the sandbox has, or have ended itself: then its variables are gone, and the "
+    "next code begins anew"
+)
 
 _MEDIA_TYPES = {
     "text": "text/plain",
@@ -56,7 +61,10 @@ async def evaluate(held: Held, code: str, *, timeout_s: float, heard: Heard | No
     if timed_out:
         await finish(_interrupt(contexts, context.id, telling, told))
     else:
-        telling.result()
+        try:
+            telling.result()
+        except InterpreterFailed as failed:
+            told.error, told.traceback = f"{failed.message}. {ENDED}", ""
     return Evaluated(
         stdout="".join(told.printed["stdout"]),
         stderr="".join(told.printed["stderr"]),

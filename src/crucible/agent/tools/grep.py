@@ -100,6 +100,9 @@ class Grep(WorkTool):
         facts = await facts_of(workplace, search.path)
         if facts is None:
             return failed(await missing(workplace, search.path))
+        if facts.kind == "o":
+            # A pipe or a device may have no end.
+            return failed(f"{quoted(search.path)} is no file and no directory.")
         try:
             found = await _inside(search, workplace)
         except CommandNotFound:

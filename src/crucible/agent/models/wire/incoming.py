@@ -29,6 +29,7 @@ from crucible.agent.models.base import (
     ThinkingDelta,
     Usage,
 )
+from crucible.agent.models.transform import whole_characters
 from crucible.agent.models.wire.outgoing import ANSWER_TOOL
 
 # More than any model reads or writes in one call.
@@ -56,21 +57,24 @@ class Listening:
     def _started(self, index: int, part: Any) -> Iterator[ModelEvent]:
         match part:
             case TextPart(content=text) if text:
-                yield TextDelta(text=text)
+                yield TextDelta(text=whole_characters(text))
             case ThinkingPart(content=text) if text:
-                yield ThinkingDelta(text=text)
+                yield ThinkingDelta(text=whole_characters(text))
             case ToolCallPart():
                 self._calls[index] = part
                 if part.tool_name != ANSWER_TOOL:
-                    yield CallBegan(id=part.tool_call_id, name=part.tool_name)
+                    yield CallBegan(
+                        id=whole_characters(part.tool_call_id),
+                        name=whole_characters(part.tool_name),
+                    )
                 yield from self._argued(part, part.args)
 
     def _grown(self, index: int, delta: Any) -> Iterator[ModelEvent]:
         match delta:
             case TextPartDelta(content_delta=text) if text:
-                yield TextDelta(text=text)
+                yield TextDelta(text=whole_characters(text))
             case ThinkingPartDelta(content_delta=text) if text:
-                yield ThinkingDelta(text=text)
+                yield ThinkingDelta(text=whole_characters(text))
             case ToolCallPartDelta() if index in self._calls:
                 yield from self._argued(self._calls[index], delta.args_delta)
 
@@ -120,16 +124,20 @@ def _part(part: Any, provider: str) -> Iterator[Part]:
     match part:
         case TextPart():
             if part.content:
-                yield Text(text=part.content)
+                yield Text(text=whole_characters(part.content))
         case ThinkingPart():
             if part.content or part.signature:
-                yield Thinking(text=part.content, carried=_carried(part, provider))
+                text = whole_characters(part.content)
+                yield Thinking(text=text, carried=_carried(part, provider))
         case ToolCallPart():
             arguments = part.args if isinstance(part.args, str) else part.args_as_json_str()
-            if part.tool_name == ANSWER_TOOL:
+            arguments, name = whole_characters(arguments), whole_characters(part.tool_name)
+            if name == ANSWER_TOOL:
                 yield Text(text=arguments)
             else:
-                yield ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=arguments)
+                yield ToolCall(
+                    id=whole_characters(part.tool_call_id), name=name, arguments=arguments
+                )
 
 
 def _carried(part: ThinkingPart, provider: str) -> dict[str, Json]:

@@ -38,6 +38,7 @@ from crucible.agent.messages import (
 )
 from crucible.agent.models.base import Effort, Request
 from crucible.agent.models.catalog import Figures, Wire
+from crucible.agent.models.transform import whole_characters
 
 ANSWER_TOOL = "give_answer"
 _NEVER_RUN = "This call was interrupted before it gave a result."
@@ -55,9 +56,13 @@ def messages_of(request: Request, provider: str) -> list[ModelMessage]:
                 content = _content(message.text, message.pictures, request.pictures)
                 made.append(ModelRequest(parts=[UserPromptPart(content=content)]))
             case Summary():
-                made.append(ModelRequest(parts=[UserPromptPart(content=_SUMMARY + message.text)]))
+                text = whole_characters(_SUMMARY + message.text)
+                made.append(ModelRequest(parts=[UserPromptPart(content=text)]))
             case AssistantMessage():
                 parts = [part for one in message.parts for part in _part(one, provider)]
+                # An answer that ended while the model thought: Anthropic refuses thoughts that nothing follows.
+                while parts and isinstance(parts[-1], ThinkingPart):
+                    parts.pop()
                 if parts:
                     made.append(ModelResponse(parts=parts, provider_name=provider))
             case ToolMessage():
@@ -72,13 +77,14 @@ def parameters_of(request: Request, figures: Figures) -> ModelRequestParameters:
     tools = [
         ToolDefinition(
             name=tool.name,
-            description=tool.description,
+            description=whole_characters(tool.description),
             parameters_json_schema=dict(tool.parameters),
             strict=False,
         )
         for tool in request.tools
     ]
-    said = [InstructionPart(content=request.system)] if request.system else []
+    system = whole_characters(request.system)
+    said = [InstructionPart(content=system)] if system else []
     common: dict[str, Any] = {"function_tools": tools, "instruction_parts": said}
     if request.schema is None:
         return ModelRequestParameters(**common)
@@ -160,20 +166,22 @@ def _part(
     match part:
         case Text():
             if part.text:
-                yield TextPart(content=part.text)
+                yield TextPart(content=whole_characters(part.text))
         case Thinking():
             carried = part.carried
             # Another provider's thoughts are no use to this one, and unsigned ones are refused.
             if carried.get("provider") == provider:
                 yield ThinkingPart(
-                    content=part.text,
+                    content=whole_characters(part.text),
                     id=_text(carried.get("id")),
                     signature=_text(carried.get("signature")),
                     provider_name=provider,
                 )
         case ToolCall():
             yield ToolCallPart(
-                tool_name=part.name, args=_arguments(part.arguments), tool_call_id=part.id
+                tool_name=whole_characters(part.name),
+                args=_arguments(whole_characters(part.arguments)),
+                tool_call_id=whole_characters(part.id),
             )
 
 
@@ -189,8 +197,8 @@ def _arguments(text: str) -> str:
 
 def _return(result: ToolResult, pictures: Mapping[str, bytes]) -> ToolReturnPart:
     return ToolReturnPart(
-        tool_name=result.name,
-        tool_call_id=result.call_id,
+        tool_name=whole_characters(result.name),
+        tool_call_id=whole_characters(result.call_id),
         content=_content(result.text, result.pictures, pictures),
         outcome="failed" if result.is_error else "success",
     )
@@ -199,6 +207,7 @@ def _return(result: ToolResult, pictures: Mapping[str, bytes]) -> ToolReturnPart
 def _content(
     text: str, named: Sequence[Picture], pictures: Mapping[str, bytes]
 ) -> str | list[UserContent]:
+    text = whole_characters(text)
     shown: list[UserContent] = [
         BinaryContent(data=pictures[one.blob], media_type=one.media_type)
         for one in named
