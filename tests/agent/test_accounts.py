@@ -21,6 +21,7 @@ from crucible.agent.models.base import ModelRef, Usage
 from crucible.agent.options import Limits
 from crucible.agent.paying import BudgetPurse
 from crucible.agent.recording import LedgerRecorder
+from crucible.cli.run_lines import entry_row
 from crucible.errors import ModelRefused, ModelTimedOut
 from crucible.ledger.ledger import Ledger
 from crucible.ledger.live import verify_run
@@ -172,6 +173,7 @@ def test_a_model_that_does_not_tell_what_it_used_costs_the_worst(tmp_path: Path)
                 ("model-request-refused", 0, "paid:m"),
                 ("model-timed-out", None, "paid:m"),
             ]
+            assert entry_row(calls[-1])[-1] == "paid:m: model-timed-out"
 
     run(play())
 

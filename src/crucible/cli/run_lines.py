@@ -42,6 +42,8 @@ def run_facts(summary: RunSummary) -> list[tuple[str, str]]:
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
     what = entry.facts.get("tool") or entry.facts.get("name") or entry.sandbox
+    if failed := entry.facts.get("code"):
+        what = f"{what}: {failed}"
     return (
         str(entry.number),
         render.visible(entry.kind),
