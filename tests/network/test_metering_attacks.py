@@ -175,6 +175,31 @@ def test_what_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     assert caught.value.refusal.kind == "invalid"
 
 
+@pytest.mark.parametrize(
+    "host, path, more",
+    [
+        ("api.openai.com", "/v1/chat/completions", {"maxtokens": 90_000}),
+        ("api.openai.com", "/v1/chat/completions", {"max__tokens": 90_000}),
+        *(
+            ("generativelanguage.googleapis.com", "/v1beta/models/gemini-2.5-pro:generateContent", more)
+            for more in (
+                {"GenerationConfig": {"maxOutputTokens": 90_000}},
+                {"generationConfig": {"MaxOutputTokens": 90_000}},
+                {"generationConfig": {"candidatecount": 8}},
+                {"generationConfig": {"speech_config": {}}},
+                {"generationConfig": {"Response_Modalities": ["IMAGE"]}},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_name_in_another_spelling_is_not_passed_on_beside_ours(
+    host: str, path: str, more: dict[str, Any]
+) -> None:
+    own = {"contents": []} if "google" in host else {"model": "m", "messages": []}
+    with pytest.raises(NotMetered):
+        read(host, path, json.dumps({**own, **more}).encode())
+
+
 async def test_an_unclear_body_is_refused_in_the_providers_words(
     sqlite_template: Path, tmp_path: Path
 ) -> None:

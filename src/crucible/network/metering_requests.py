@@ -118,7 +118,7 @@ def read_request(provider: Provider, route: Route, path: str, body: bytes) -> As
     for name in [name for name, value in values.items() if value is None]:
         del values[name]
     for name in values:
-        if name.replace("_", "").lower() not in _KNOWN[route]:
+        if name not in _KNOWN[route]:
             raise NotMetered("unmetered", f"{name}: it is not known what that adds to the price")
     bound = len(body) + OVERHEAD
     read = _READERS[route]
@@ -191,8 +191,11 @@ def _generate(provider: Provider, path: str, values: dict[str, Any], bound: int)
     if not isinstance(config, dict):
         raise NotMetered("invalid", f"{name}: an object is needed")
     _check_keys(config, _GEMINI_KEY)
-    if {"responseModalities", "response_modalities", "speechConfig", "imageConfig"} & set(config):
-        raise NotMetered("unmetered", "output other than text is not counted by its tokens")
+    for key in config:
+        if key.replace("_", "").lower() in _OTHER_OUTPUT:
+            raise NotMetered("unmetered", "output other than text is not counted by its tokens")
+        if key.replace("_", "").lower() in _BOUNDS and key not in _BOUND_NAMES:
+            raise NotMetered("invalid", f"the name {key[:40]!a} is not clear")
     choices = _whole(config, "candidateCount", 0) or _whole(config, "candidate_count", 0) or 1
     output = _whole(config, "maxOutputTokens", 0) or _whole(config, "max_output_tokens", 0)
     if not output:
@@ -215,10 +218,20 @@ _READERS: Final[Mapping[Route, Callable[[Provider, str, dict[str, Any], int], As
 
 
 def _names(*texts: str) -> frozenset[str]:
-    return frozenset(name.replace("_", "").lower() for text in texts for name in text.split())
+    return frozenset(name for text in texts for name in text.split())
 
 
-# What may stand in a request, as its provider calls it: nothing else is passed on.
+def _in_both_forms(text: str) -> frozenset[str]:
+    """As Google takes them: `tool_config` and `toolConfig`."""
+    return _names(text) | {
+        re.sub(r"_(.)", lambda one: one[1].upper(), name) for name in _names(text)
+    }
+
+
+_BOUND_NAMES: Final = _in_both_forms("max_output_tokens candidate_count")
+_BOUNDS: Final = frozenset(("maxoutputtokens", "candidatecount"))
+_OTHER_OUTPUT: Final = frozenset(("responsemodalities", "speechconfig", "imageconfig"))
+# What may stand in a request, spelled as its provider does: nothing else is passed on.
 _KNOWN: Final = {
     Route.MESSAGES: _names(
         _COMMON,
@@ -241,7 +254,7 @@ _KNOWN: Final = {
     Route.EMBEDDINGS: _names(
         "model input user dimensions encoding_format output_dimension output_dtype"
     ),
-    Route.GENERATE: _names(
+    Route.GENERATE: _in_both_forms(
         "contents tools tool_config safety_settings system_instruction generation_config cached_content"
     ),
 }
