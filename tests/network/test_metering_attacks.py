@@ -175,29 +175,26 @@ def test_what_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     assert caught.value.refusal.kind == "invalid"
 
 
-@pytest.mark.parametrize(
-    "host, path, more",
-    [
-        ("api.openai.com", "/v1/chat/completions", {"maxtokens": 90_000}),
-        ("api.openai.com", "/v1/chat/completions", {"max__tokens": 90_000}),
-        *(
-            ("generativelanguage.googleapis.com", "/v1beta/models/gemini-2.5-pro:generateContent", more)
-            for more in (
-                {"GenerationConfig": {"maxOutputTokens": 90_000}},
-                {"generationConfig": {"MaxOutputTokens": 90_000}},
-                {"generationConfig": {"candidatecount": 8}},
-                {"generationConfig": {"speech_config": {}}},
-                {"generationConfig": {"Response_Modalities": ["IMAGE"]}},
-            )
-        ),
-    ],
-)  # fmt: skip
+GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/gemini-2.5-pro:generateContent")
+CHAT = ("api.openai.com", "/v1/chat/completions")
+OTHERWISE: list[tuple[tuple[str, str], dict[str, Any]]] = [
+    (CHAT, {"maxtokens": 90_000}),
+    (CHAT, {"max__tokens": 90_000}),
+    (GEMINI, {"GenerationConfig": {"maxOutputTokens": 90_000}}),
+    (GEMINI, {"generationConfig": {"MaxOutputTokens": 90_000}}),
+    (GEMINI, {"generationConfig": {"candidatecount": 8}}),
+    (GEMINI, {"generationConfig": {"speech_config": {}}}),
+    (GEMINI, {"generationConfig": {"Response_Modalities": ["IMAGE"]}}),
+]
+
+
+@pytest.mark.parametrize("place, more", OTHERWISE)
 def test_a_name_in_another_spelling_is_not_passed_on_beside_ours(
-    host: str, path: str, more: dict[str, Any]
+    place: tuple[str, str], more: dict[str, Any]
 ) -> None:
-    own = {"contents": []} if "google" in host else {"model": "m", "messages": []}
+    own = {"contents": []} if place == GEMINI else {"model": "m", "messages": []}
     with pytest.raises(NotMetered):
-        read(host, path, json.dumps({**own, **more}).encode())
+        read(*place, json.dumps({**own, **more}).encode())
 
 
 async def test_an_unclear_body_is_refused_in_the_providers_words(
