@@ -175,16 +175,16 @@ def test_what_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     assert caught.value.refusal.kind == "invalid"
 
 
-GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/gemini-2.5-pro:generateContent")
-CHAT = ("api.openai.com", "/v1/chat/completions")
+AT_GEMINI = ("generativelanguage.googleapis.com", "/v1beta/models/gemini-2.5-pro:generateContent")
+AT_OPENAI = ("api.openai.com", "/v1/chat/completions")
 OTHERWISE: list[tuple[tuple[str, str], dict[str, Any]]] = [
-    (CHAT, {"maxtokens": 90_000}),
-    (CHAT, {"max__tokens": 90_000}),
-    (GEMINI, {"GenerationConfig": {"maxOutputTokens": 90_000}}),
-    (GEMINI, {"generationConfig": {"MaxOutputTokens": 90_000}}),
-    (GEMINI, {"generationConfig": {"candidatecount": 8}}),
-    (GEMINI, {"generationConfig": {"speech_config": {}}}),
-    (GEMINI, {"generationConfig": {"Response_Modalities": ["IMAGE"]}}),
+    (AT_OPENAI, {"maxtokens": 90_000}),
+    (AT_OPENAI, {"max__tokens": 90_000}),
+    (AT_GEMINI, {"GenerationConfig": {"maxOutputTokens": 90_000}}),
+    (AT_GEMINI, {"generationConfig": {"MaxOutputTokens": 90_000}}),
+    (AT_GEMINI, {"generationConfig": {"candidatecount": 8}}),
+    (AT_GEMINI, {"generationConfig": {"speech_config": {}}}),
+    (AT_GEMINI, {"generationConfig": {"Response_Modalities": ["IMAGE"]}}),
 ]
 
 
@@ -192,7 +192,7 @@ OTHERWISE: list[tuple[tuple[str, str], dict[str, Any]]] = [
 def test_a_name_in_another_spelling_is_not_passed_on_beside_ours(
     place: tuple[str, str], more: dict[str, Any]
 ) -> None:
-    own = {"contents": []} if place == GEMINI else {"model": "m", "messages": []}
+    own = {"contents": []} if place == AT_GEMINI else {"model": "m", "messages": []}
     with pytest.raises(NotMetered):
         read(*place, json.dumps({**own, **more}).encode())
 
