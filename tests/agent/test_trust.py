@@ -173,6 +173,24 @@ def test_an_approval_is_answered_once(tmp_path: Path) -> None:
     run(play())
 
 
+def test_an_answer_that_comes_after_the_cancel_counts_for_nothing(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with scene(tmp_path, BASH, judge=Asks()) as stage:
+            session = await stage.session()
+            turn = await stage.engine.begin(session.id, "run it")
+            approval = await asked(stage.engine, session.id)
+            await stage.engine.cancel(session.id)
+            with pytest.raises(ApprovalMissing):
+                await stage.engine.answer_approval(
+                    approval.id, ApprovalAnswer(decision="always", by="ana")
+                )
+            assert (await turn.wait()).end == "cancelled"
+            assert (await stage.engine.session(session.id)).options.policy.allow == ()
+            assert stage.places.made[session.id].place is None, "nothing ran"
+
+    run(play())
+
+
 def test_who_waits_for_an_approval_waits_on_in_the_next_engine(tmp_path: Path) -> None:
     two = Say(calls=(*BASH.calls, call("bash", id="c2", command="echo two")))
 

@@ -66,4 +66,11 @@ describe("a call that waits for a person", () => {
       "ls\\u{2028}\\u{a0}x\\u{d}",
     );
   });
+
+  it("shows arguments once where they are the subject, and whatever that does not tell", () => {
+    const told = { ...approval, subject: '{"a": 1, "b": "x"}', arguments: { b: "x", a: 1, c: 2 } };
+    const words = renderToStaticMarkup(<ApprovalCard approval={told} />);
+    expect(words.match(/<dt[^>]*>\w+<\/dt>/g)?.join()).toMatch(/>c<.*>Where</);
+    expect(words).not.toMatch(/<dt[^>]*>[ab]<\/dt>/);
+  });
 });

@@ -197,7 +197,10 @@ async def test_a_function_may_wait_or_not(monkeypatch: pytest.MonkeyPatch) -> No
     def raises(told: dict[str, Any]) -> None:
         raise ValueError("broken")
 
-    functions = {"waits": waits, "plain": lambda told: None, "raises": raises}
+    def leaves(told: dict[str, Any]) -> None:
+        sys.exit(2)
+
+    functions = {"waits": waits, "plain": lambda told: None, "raises": raises, "leaves": leaves}
     monkeypatch.setattr(asking, "find_function", functions.__getitem__)
 
     def hook(name: str) -> Declared:
@@ -206,6 +209,8 @@ async def test_a_function_may_wait_or_not(monkeypatch: pytest.MonkeyPatch) -> No
     assert (await _asked(hook("waits"))).blocked == "Hook 'waits': waited"
     assert (await _asked(hook("plain"))).blocked == ""
     assert "raised ValueError: broken" in (await _asked(hook("raises"))).blocked
+    # As a command would: that ends no program of ours.
+    assert "raised SystemExit: 2" in (await _asked(hook("leaves"))).blocked
 
 
 def test_a_function_that_nobody_installed_is_named() -> None:

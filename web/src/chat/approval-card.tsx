@@ -116,10 +116,24 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
 
 /** What the call is given beside its subject: the text that is written, the language of a program, a time limit. */
 function others(approval: Approval): [string, string][] {
-  if (!approval.subject || approval.subject.startsWith("{")) return [];
+  if (!approval.subject) return [];
+  const told = parsed(approval.subject);
   return Object.entries(approval.arguments)
-    .filter(([, value]) => value !== approval.subject)
+    .filter(([name, value]) => {
+      const isTold = JSON.stringify(told[name]) === JSON.stringify(value);
+      return value !== approval.subject && !isTold;
+    })
     .map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
+}
+
+/** Of a tool that has nothing better the subject is all arguments, as JSON. */
+function parsed(subject: string): Record<string, unknown> {
+  try {
+    const found: unknown = JSON.parse(subject);
+    return typeof found === "object" && found !== null ? (found as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
 }
 
 function Edit({

@@ -51,7 +51,7 @@ def find_function(name: str) -> Function:
         if point.name == name:
             try:
                 found = point.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise HookFault(f"{point.value} cannot be loaded: {error}") from error
             if not callable(found):
                 raise HookFault(f"{point.value} cannot be called")
@@ -185,7 +185,8 @@ async def _ask_function(function: Function, told: dict[str, Any]) -> object:
         return await asyncio.to_thread(function, told)
     except TimeoutError:
         raise HookFault("it raised TimeoutError") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # One that ends itself as a command would is not to end the program that asked it.
         raise HookFault(f"it raised {type(error).__name__}: {error!s:.200}") from error
 
 

@@ -25,7 +25,7 @@ from crucible.agent.skills.shelf import Skill
 from crucible.agent.tools.base import Code, Context, Language, Outcome, Use
 from crucible.agent.tools.fitting import faults_of
 from crucible.agent.tools.transcript import Transcript
-from crucible.agent.tools.wording import MOST_SHOWN, shown
+from crucible.agent.tools.wording import MOST_SHOWN, clean_text, shown
 from crucible.agent.tools.work import keep_output
 from crucible.errors import BadToolCall, Unsupported
 
@@ -206,7 +206,11 @@ class ReadSkill:
 
     @property
     def spec(self) -> ToolSpec:
-        known = "\n".join(f"- {one.name}: {one.document.description}" for one in self.skills)
+        # One line each: no description shall read as that of another skill.
+        known = "\n".join(
+            f"- {one.name}: {' '.join(clean_text(one.document.description).split())}"
+            for one in self.skills
+        )
         return ToolSpec(
             name=PREFIX,
             description=(
