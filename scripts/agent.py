@@ -17,7 +17,9 @@ from pathlib import Path
 
 ARCHITECTURES = ("amd64", "arm64")
 OLDEST_GO = (1, 21)
-_FLAGS = ("-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=")
+# The same for all that is done with the sources: the standard library is then compiled once.
+_SHARED_FLAGS = ("-trimpath", "-buildvcs=false")
+_FLAGS = (*_SHARED_FLAGS, "-ldflags=-s -w -buildid=")
 
 
 class GoMissing(SystemExit):
@@ -54,11 +56,11 @@ def check(root: Path) -> None:
     unformatted = _gofmt(go, root, "-l").split()
     if unformatted:
         raise SystemExit(f"agent: not formatted: {' '.join(unformatted)}\n  hint: run `make fmt`")
-    _go(go, root, "vet", "./...")
+    _go(go, root, "vet", *_SHARED_FLAGS, "./...")
 
 
 def test(root: Path) -> None:
-    _go(find_go(), root, "test", "./...")
+    _go(find_go(), root, "test", *_SHARED_FLAGS, "./...")
 
 
 def format_sources(root: Path) -> None:
