@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from playwright.async_api import BrowserContext, async_playwright
 from benchmarks.figures import AtMost, Figure
 from benchmarks.rounds import Readings, milliseconds
 
-CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path(shutil.which("chromium") or "/usr/bin/chromium-headless-shell")
 # As root it has no sandbox of its own; the rest keeps it from looking for its maker's hosts.
 _FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

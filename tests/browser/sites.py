@@ -20,7 +20,7 @@ from tests.conftest import ROOT, STATE
 
 SCREENSHOTS = STATE / "screenshots"
 CRUCIBLE = str(Path(sys.executable).with_name("crucible"))
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 # As root it has no sandbox of its own; the rest keeps it from looking for its maker's hosts.
 FLAGS = (
     "--no-sandbox",
