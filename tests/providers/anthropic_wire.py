@@ -19,6 +19,7 @@ ERRORS: dict[Fault, tuple[int, str, str]] = {
         "invalid_request_error",
         "prompt is too long: 208310 tokens > 200000 maximum",
     ),
+    "too-large": (413, "invalid_request_error", "Request exceeds the maximum size"),
     "server-error": (500, "api_error", "Internal server error"),
     "overloaded": (529, "overloaded_error", "Overloaded"),
 }

@@ -41,6 +41,7 @@ ERRORS: dict[Fault, tuple[int, str, str | None, str]] = {
     "quota": (429, "insufficient_quota", "insufficient_quota", "You exceeded your current quota."),
     "refused": (400, "invalid_request_error", None, "Invalid value for 'temperature'."),
     "context-too-long": (400, "invalid_request_error", None, ""),
+    "too-large": (413, "invalid_request_error", None, "Request too large"),
     "server-error": (500, "server_error", None, "The server had an error."),
     "overloaded": (503, "service_unavailable", None, "The engine is currently overloaded."),
 }

@@ -14,6 +14,7 @@ Fault = Literal[
     "quota",
     "refused",
     "context-too-long",
+    "too-large",
     "server-error",
     "overloaded",
     "html",

@@ -46,6 +46,7 @@ _KINDS: dict[Fault, type[ModelError]] = {
     "quota": QuotaSpent,
     "refused": ModelRefused,
     "context-too-long": ContextTooLong,
+    "too-large": ContextTooLong,
     "server-error": ModelOverloaded,
     "overloaded": ModelOverloaded,
     "html": BadAnswer,

@@ -78,12 +78,28 @@ def translate(error: Exception, ref: ModelRef, access: Access) -> ModelError:
             )
         case theirs.ModelRequestRejectedError():
             return _rejected(ref, said)
+        case theirs.ModelHTTPError():
+            return _by_status(error.status_code, ref, said)
         case httpx2.TimeoutException():
             return ModelTimedOut(f"{ref} did not answer in time{said}")
         case httpx2.HTTPError():
             return BadAnswer(f"The answer of {ref} broke off{said}")
     if isinstance(error, theirs.UserError):
         return ModelRefused(f"{ref} cannot be asked this{said}")
+    return BadAnswer(f"What {ref} answered cannot be understood{said}")
+
+
+def _by_status(status: int, ref: ModelRef, said: str) -> ModelError:
+    """For what has no kind of its own there."""
+    match status:
+        case 408:
+            return ModelTimedOut(f"{ref} did not answer in time{said}")
+        case 409 | 425:
+            return ModelOverloaded(f"{ref.provider} cannot answer for {ref.name} now{said}")
+        case 413:
+            return _too_long(ref, said)
+        case _ if 400 <= status < 500:
+            return _rejected(ref, said)
     return BadAnswer(f"What {ref} answered cannot be understood{said}")
 
 
