@@ -136,7 +136,7 @@ async def test_a_session_can_be_kept_and_asked_again(stage: Stage, terminal: Ter
 async def test_chat_takes_lines_and_commands(stage: Stage, terminal: Terminal) -> None:
     stage.play(Say(text="Good day."), Say(text="Yes."))
     lines = "Hello\n/context\n/pin 0\n/history\n/cost\n/nonsense\nAgain\n"
-    lines += f"/pin {'9' * 5000}\n/rewind {'9' * 5000}\n/model\n/clear\n/exit\nnever\n"
+    lines += f"/pin {'9' * 5000}\n/rewind {'9' * 5000}\n/model\n/tools bash read*\n/clear\n/exit\nnever\n"
     status, out, errors = await terminal.run("chat", input=lines)
     assert status == 0
     assert out.startswith("Good day.\n")
@@ -147,6 +147,8 @@ async def test_chat_takes_lines_and_commands(stage: Stage, terminal: Terminal) -
     assert "There is no /nonsense" in errors
     assert "/pin needs the number of a message" in errors
     assert "/rewind needs the number of steps" in errors
+    (session,) = await stage.scene.engine.sessions()
+    assert session.options.tools == ("bash", "read*")
     assert len(stage.scene.model.asked) == 2
 
 

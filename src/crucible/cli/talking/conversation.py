@@ -33,6 +33,7 @@ class Conversation:
             "model": ("NAME: take another model", self._model),
             "thinking": ("off, low, medium or high", self._thinking),
             "system": ("TEXT: tell the model something first", self._system),
+            "tools": ("NAMES: use these tools alone, like `bash read`; `all` for all", self._tools),
             "history": ("show what was said", self._history),
             "context": ("show how full the model's context is", self._context),
             "pin": ("N: keep message N of /history word for word", self._pin),
@@ -125,6 +126,12 @@ class Conversation:
 
     def _system(self, text: str) -> None:
         self._session.configure(system=text)
+
+    def _tools(self, names: str) -> None:
+        if names:
+            self._session.configure(tools=None if names == "all" else names.split())
+        else:
+            render.tell("/tools needs names or patterns of tools, or `all`")
 
     def _history(self, _: str) -> None:
         for place, message in enumerate(self._session.get_history()):
