@@ -56,8 +56,8 @@ async def test_the_answer_alone_is_on_standard_output(stage: Stage, terminal: Te
 
 
 async def test_quiet_says_nothing_else(stage: Stage, terminal: Terminal) -> None:
-    stage.play(Say(calls=(call("bash", command="echo x"),)), Say(text="Yes."))
-    assert await terminal.run("ask", "-q", "Run x") == (0, "Yes.\n", "")
+    stage.play(Say(text="I run it.", calls=(call("bash", command="echo x"),)), Say(text="Yes."))
+    assert await terminal.run("ask", "-q", "Run x") == (0, "I run it.\nYes.\n", "")
 
 
 async def test_the_embedded_model_is_called_what_it_is(stage: Stage, terminal: Terminal) -> None:

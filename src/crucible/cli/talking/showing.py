@@ -39,6 +39,9 @@ class Showing:
 
     def show(self, event: TurnEvent) -> None:
         data = event.data
+        if event.kind == "usage":
+            # The model's answer is whole: what it says after a call begins a line of its own, also where none is shown.
+            self._end_text()
         if event.kind == "text":
             self._text(event.text_delta)
         elif event.kind == "thinking" and not self._is_quiet:
