@@ -44,6 +44,19 @@ async def test_facts_are_added_listed_edited_pinned_and_forgotten(stage: Stage) 
         assert await client.memory.list(everything=True) == []
 
 
+async def test_what_a_turn_would_be_told_is_told_with_its_reason(stage: Stage) -> None:
+    await stage.books.memory.remember("ada", "I am allergic to walnuts")
+    async with stage.client() as client:
+        fact = (await client.memory.add("I am allergic to peanuts")).fact
+        await client.memory.add("I live in Lisbon")
+        told = await client.memory.recall("am I allergic to something?", tokens=200)
+        assert told.items[0][0].id == fact.id
+        assert "allergic" in told.items[0][1]
+        assert "peanuts" in told.text
+        assert 0 < told.tokens <= 200
+        assert "walnuts" not in told.text
+
+
 async def test_memory_is_turned_off_and_on(stage: Stage) -> None:
     async with stage.client() as client:
         assert await client.memory.is_on()

@@ -44,7 +44,7 @@ OWNED = (
 OWN = {
     "/sandboxes", "/snapshots", "/run", "/run/stream", "/tokens", "/events", "/sessions", "/approvals",
     "/runs", "/runs/totals", "/runs/verify", "/memory/facts", "/memory", "/memory/export", "/memory/settings",
-    "/memory/summaries", "/budget", "/conversations", "/chat", "/auth/browsers", "/auth",
+    "/memory/summaries", "/memory/recall", "/budget", "/conversations", "/chat", "/auth/browsers", "/auth",
     "/settings", "/settings/keys/{provider}", "/settings/mcp", "/settings/mcp/{name}", "/upload",
 }  # fmt: skip
 # The host's, for everybody to use; to change them takes an administrator. No name of a user's things is in them.

@@ -195,6 +195,27 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """`items` are facts, each with the reason in words; `text` is what a prompt would be given of them."""
+
+    items: tuple[tuple[Fact, str], ...]
+    text: str
+    tokens: int
+    notice: str
+
+    @classmethod
+    def read(cls, told: Any) -> Recalled:
+        reader = Reader(told)
+        items = [Reader(one) for one in reader.items("items")]
+        return cls(
+            items=tuple((Fact.read(one.table("fact")), one.text("reason")) for one in items),
+            text=reader.text("text"),
+            tokens=reader.whole("tokens"),
+            notice=reader.text("notice"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     """`action` is `added`, `replaced`, `confirmed` or `ended`; `replaces` is what does not hold any more."""
 

@@ -10,6 +10,7 @@ from crucible.server.models.base import Asked, Told
 
 if TYPE_CHECKING:
     from crucible.memory.facts import Fact
+    from crucible.memory.recalling import Recalled
     from crucible.memory.summaries import ConversationSummary
 
 Kind = Literal["fact", "preference", "goal", "constraint"]
@@ -79,6 +80,32 @@ class RememberedTold(Told):
     action: Literal["added", "replaced", "confirmed", "ended"]
     fact: FactTold
     replaces: list[FactTold]
+
+
+class RecalledFact(Told):
+    fact: FactTold
+    reason: str = Field(description="Why it was found, in words")
+
+
+class RecalledTold(Told):
+    """`text` is what a prompt would be given, and has so many `tokens`; `notice` says what was not done."""
+
+    items: list[RecalledFact]
+    text: str
+    tokens: int
+    notice: str
+
+    @classmethod
+    def of(cls, recalled: Recalled) -> RecalledTold:
+        return cls(
+            items=[
+                RecalledFact(fact=FactTold.of(one.fact), reason=str(one.reason))
+                for one in recalled.items
+            ],
+            text=recalled.text,
+            tokens=recalled.tokens,
+            notice=recalled.notice,
+        )
 
 
 class Forgotten(Told):

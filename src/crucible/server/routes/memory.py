@@ -18,6 +18,7 @@ from crucible.server.models.memory import (
     Kind,
     MemorySwitch,
     MemorySwitched,
+    RecalledTold,
     RememberedTold,
     SummaryTold,
 )
@@ -74,6 +75,19 @@ async def add(asked: FactWanted, domain: TheDomain, caller: TheCaller) -> Rememb
         fact=FactTold.of(fact),
         replaces=[FactTold.of(old) for old in change.before],
     )
+
+
+@router.get("/memory/recall", dependencies=[MAY_READ], operation_id="recall")
+async def recall(
+    domain: TheDomain,
+    caller: TheCaller,
+    q: Annotated[str, Query(min_length=1, max_length=4000, description="As a prompt would say it")],
+    tokens: Annotated[
+        int, Query(ge=1, le=10_000, description="As many as its text may have")
+    ] = 500,
+) -> RecalledTold:
+    """What a turn with these words would be told, and why."""
+    return RecalledTold.of(await (await domain.books.get()).memory.recall(caller.user, q, tokens))
 
 
 @router.get("/memory/facts/{id}", dependencies=[MAY_READ], operation_id="getFact")

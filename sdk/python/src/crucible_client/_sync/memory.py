@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from crucible_client._sync.http import Http
 from crucible_client.reading import Reader
-from crucible_client.records import Fact, FactKind, Remembered, Summary
+from crucible_client.records import Fact, FactKind, Recalled, Remembered, Summary
 
 
 class Memory:
@@ -39,6 +39,11 @@ class Memory:
     def pin(self, fact: str, *, pinned: bool = True) -> Fact:
         """What is pinned is always recalled, and never expires."""
         return Fact.read(self._http.call("PATCH", _path(fact), json={"pinned": pinned}))
+
+    def recall(self, words: str, *, tokens: int = 500) -> Recalled:
+        """What a turn with these words would be told, and why."""
+        asked = {"q": words, "tokens": tokens}
+        return Recalled.read(self._http.call("GET", "/memory/recall", params=asked))
 
     def history(self, fact: str) -> builtins.list[Fact]:
         """What it has replaced, the newest first."""
