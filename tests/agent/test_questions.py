@@ -60,7 +60,7 @@ def _questions(chance: random.Random) -> list[Question]:
         lambda: of_one("what is the factorial of {n}", 4, 12, math.factorial),
         lambda: of_one("what is the sum of the numbers from 1 to {n}", 10, 200, lambda n: n * (n + 1) // 2),
         lambda: of_one("how many primes below {n}", 20, 90, _primes_below),
-        lambda: of_one("how many digits does {n} have", 1000, 9_999_999, lambda n: len(str(n))),
+        lambda: of_one("how many digits does {n} have", 100, 99_999, lambda n: len(str(n))),
     ]  # fmt: skip
     return [kind() for kind in kinds for _ in range(2)]
 
