@@ -6,7 +6,9 @@ For `conftest.py`: `from tests.loading import pytest_pycollect_makemodule, pytes
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -43,7 +45,8 @@ class _WholeFile(pytest.Item):
         assert self.parent is not None
         assert self.parent.parent is not None
         module = pytest.Module.from_parent(self.parent.parent, path=self.path)
-        tests = list(session.genitems(module))
+        with _nothing_of_it_is_garbage():
+            tests = list(session.genitems(module))
         config.hook.pytest_collection_modifyitems(session=session, config=config, items=tests)
         if not tests:
             session._setupstate.teardown_exact(nextitem)
@@ -61,6 +64,18 @@ class _WholeFile(pytest.Item):
 
     def runtest(self) -> None:
         raise NotImplementedError("its tests are run one by one")
+
+
+@contextmanager
+def _nothing_of_it_is_garbage() -> Iterator[None]:
+    """Modules stay: to look through them for what does not, again and again, took a tenth of the time."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_one_of_several(config: pytest.Config) -> bool:
