@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
@@ -32,7 +32,6 @@ from tests.loading import (
 )
 
 from crucible import assemble, images
-from crucible.backends.qemu import command
 from crucible.config import Config
 from crucible.images.lock import held
 from crucible.sandbox import processes
@@ -44,7 +43,6 @@ ROOT = Path(__file__).parent.parent
 STATE = ROOT / ".state"
 NOBODY = 65534
 PREPARED = STATE / "home"
-PREPARED_STILL = STATE / "home-still"
 PREPARED_SMALL = STATE / "home-small"
 # For tests that save and copy a machine at every step of something.
 SMALL = SandboxSpec(memory_mib=128)
@@ -81,7 +79,7 @@ def prepared_images() -> Path:
 
 
 @pytest.fixture(scope="session")
-def prepared_as_shipped(prepared_images: Path) -> Path:
+def prepared_home(prepared_images: Path) -> Path:
     """The same with the default template, too; never altered by a test."""
     with held(STATE / "prepare.lock", stage="tests"):
         asyncio.run(assemble.prepare_template(Config(home=prepared_images), _say))
@@ -89,46 +87,22 @@ def prepared_as_shipped(prepared_images: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def prepared_home(prepared_as_shipped: Path) -> Path:
-    """The same, but the template's kernel lays every process out at the same addresses.
-
-    Emulators know what they have translated by its address, and tests run the same few programs thousands of times.
-    What is about addresses takes `prepared_as_shipped`; all that is booted anew has the product's own words, too.
-    """
-
-    async def make(home: Path) -> None:
-        shutil.rmtree(home / "templates")
-        await assemble.prepare_template(Config(home=home), _say)
-
-    return _prepared_from(prepared_as_shipped, PREPARED_STILL, make)
-
-
-@pytest.fixture(scope="session")
 def prepared_small(prepared_home: Path) -> Path:
     """The same with the template of a small machine, too: its memory is saved and copied in half the time."""
-
-    async def make(home: Path) -> None:
-        async with assemble.manager(Config(home=home), _say).open(SMALL):
-            pass
-
-    return _prepared_from(prepared_home, PREPARED_SMALL, make)
-
-
-def _prepared_from(
-    prepared: Path, home: Path, make: Callable[[Path], Coroutine[Any, Any, None]]
-) -> Path:
-    """A home with the same parts, in which templates are made of that; once for what there is of them."""
-    made_of = home.with_name(f"{home.name}.of")
+    made_of = STATE / "home-small.of"
     with held(STATE / "prepare.lock", stage="tests"):
-        now = " ".join(sorted(path.name for path in (prepared / "templates").iterdir()))
+        now = " ".join(sorted(path.name for path in (prepared_home / "templates").iterdir()))
         if not made_of.exists() or made_of.read_text() != now:
-            shutil.rmtree(home, ignore_errors=True)
-            _link_parts(prepared, home)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(command, "_KERNEL_WORDS", f"norandmaps {command._KERNEL_WORDS}")
-                asyncio.run(make(home))
+            shutil.rmtree(PREPARED_SMALL, ignore_errors=True)
+            _link_parts(prepared_home, PREPARED_SMALL)
+            asyncio.run(_make_template(Config(home=PREPARED_SMALL), SMALL))
             made_of.write_text(now)
-    return home
+    return PREPARED_SMALL
+
+
+async def _make_template(config: Config, spec: SandboxSpec) -> None:
+    async with assemble.manager(config, _say).open(spec):
+        pass
 
 
 def _link_parts(prepared: Path, directory: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.conftest import Run, own_home
+from tests.conftest import Run
 from tests.vm.conftest import python, shell
 
 from crucible.backends.qemu.machine import QemuMachine
@@ -55,12 +54,6 @@ class Family(NamedTuple):
 
     members: list[Held]
     made_in_s: float
-
-
-@pytest.fixture(scope="module")
-def module_home(prepared_as_shipped: Path) -> Iterator[Path]:
-    with own_home(prepared_as_shipped) as directory:
-        yield directory
 
 
 @pytest.fixture(scope="module")
