@@ -348,6 +348,30 @@ def test_a_command_goes_on_where_its_output_stopped_when_the_owner_dies(tmp_path
     assert (output, errors, client.returncode) == (b"one two", b"uno due", 9)
 
 
+def test_a_command_is_not_given_up_while_one_owner_after_the_other_dies(tmp_path: Path) -> None:
+    """Each dying one takes two links: ours to it, and the one that it can still be given and never takes."""
+
+    def first(peer: Peer) -> None:
+        peer.request()
+        peer.start()
+        peer.output(b"one ")
+        peer.taken(OUTPUT, 4)
+
+    def die(peer: Peer) -> None:
+        assert peer.request()["verb"] == "attach"
+
+    def last(peer: Peer) -> None:
+        peer.request()
+        peer.start(output=4, errors=0, input=0)
+        peer.output(b"two")
+        peer.say(ok=EXITED)
+
+    with playing(tmp_path, first, *[die] * 5, last) as service:
+        client = start_client(service, outlives_us=True, sandbox="box")
+        output, _ = client.communicate(timeout=DEADLINE_S)
+    assert (output, client.returncode) == (b"one two", 0)
+
+
 def test_input_the_dead_owner_had_not_passed_on_is_sent_again(tmp_path: Path) -> None:
     def first(peer: Peer) -> None:
         peer.request()

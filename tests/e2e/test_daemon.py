@@ -57,6 +57,10 @@ def test_the_daemon_takes_over_a_running_sandbox_and_the_command_somebody_watche
     assert [int(word) for word in (seen + output).split()] == list(range(300))
     crucible.ok("daemon", "stop")
     assert crucible.ok("exec", "box", "echo", "still here") == "still here\n"
+    # The command started another program on demand, which leaves when it is told to as well.
+    assert owner_pid(crucible.home) is not None
+    crucible.ok("daemon", "stop")
+    assert owner_pid(crucible.home) is None
     crucible.ok("rm", "--force", "box")
     assert leftovers(crucible.home) == []
 

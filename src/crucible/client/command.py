@@ -32,6 +32,10 @@ from crucible.values import dataclass
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 DETACH_WAIT_S = 30.0
+# A command that runs is not given up because owners die one after the other, or while they wait for its sandbox.
+PATIENCE_S = 30.0
+_HELD_S = 5.0
+_LONGEST_PAUSE_S = 1.0
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _WATCHED = (signal.SIGINT, *_ENDING, signal.SIGWINCH, signal.SIGCONT)
@@ -140,6 +144,7 @@ class _Joined:
         self._is_in_background = False
         self._interrupts = 0
         self._lost_links = 0
+        self._losing_since = self._opened_at = time.monotonic()
         self._detach_deadline: float | None = None
         self._exchange = self._open(request)
 
@@ -172,8 +177,10 @@ class _Joined:
 
     def _open(self, request: dict[str, Any], resumed: Outbound | None = None) -> Exchange:
         upload = None if self._upload is None or self._started else self._upload()
+        connection = self._connect()
+        self._opened_at = time.monotonic()
         return Exchange(
-            self._connect(),
+            connection,
             request,
             sinks={protocol.OUTPUT: self._output, protocol.ERRORS: self._errors},
             progress=self._progress,
@@ -302,20 +309,25 @@ class _Joined:
             )
 
     def _mend(self, why: str) -> None:
-        self._lost_links += 1
-        if self._exchange.link.has_received:
-            self._lost_links = 1
+        now = time.monotonic()
         is_untouched = not self._exchange.link.has_received
+        # Nothing is said while a sandbox is paused: a link that was held for a while was a good one, too.
+        if not is_untouched or now - self._opened_at >= _HELD_S:
+            self._lost_links, self._losing_since = 0, now
+        self._lost_links += 1
         if self._conduct.outlives_us:
             is_mendable = self._started is not None or is_untouched
         else:
             is_mendable = self._conduct.has_another_way and is_untouched
-        if self._lost_links > TRIES or not is_mendable:
+        is_patient = self._started is not None and now - self._losing_since < PATIENCE_S
+        if not is_mendable or (self._lost_links > TRIES and not is_patient):
             raise OwnerUnreachable(
                 f"The program that holds the sandbox ended while the command ran: {why}",
                 hint="Look at the state with `crucible list`",
             )
         self._exchange.link.close()
+        if self._lost_links > TRIES:
+            time.sleep(min(0.02 * 2**self._lost_links, _LONGEST_PAUSE_S))
         if self._started is None:
             self._exchange = self._open(self._request)
         else:

@@ -88,8 +88,8 @@ class Daemon:
         return found if found is not None and found.get("is_daemon") else None
 
     def stop(self) -> int | None:
-        """The pid of the daemon that has left; None if none ran."""
-        found = self._running()
+        """The pid of the program that has left, be it a daemon or one that was started on demand; None if none ran."""
+        found = self.status("ping")
         if found is None:
             return None
         pid = int(found["pid"])
@@ -110,7 +110,7 @@ class Daemon:
             while not waiter.poll(100):
                 if time.monotonic() > deadline:
                     raise OwnerUnreachable(
-                        f"The daemon (process {pid}) did not leave within {LEAVE_DEADLINE_S:g} s",
+                        f"What holds the sandboxes (process {pid}) did not leave within {LEAVE_DEADLINE_S:g} s",
                         hint=f"Read {self.log}",
                     )
         finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crucible.errors import CrucibleError, EngineClosed
@@ -49,7 +51,8 @@ class LazyEngine:
             if self._is_closed:
                 raise EngineClosed
             if self._engine is None:
-                self._engine = await self._make()
+                with _modules_are_no_garbage():
+                    self._engine = await self._make()
                 if self._tidy is not None:
                     self._tidying = asyncio.create_task(self._tidy(self._engine))
             return self._engine
@@ -71,6 +74,18 @@ class LazyEngine:
                 await asyncio.gather(self._tidying, return_exceptions=True)
             if self._engine is not None:
                 await self._engine.close()
+
+
+@contextmanager
+def _modules_are_no_garbage() -> Iterator[None]:
+    """What is loaded now stays. To look through all of it for what does not would keep everybody waiting, and again
+    each time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def engine_of(service: Service, books: LazyBooks) -> LazyEngine:

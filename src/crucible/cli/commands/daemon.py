@@ -52,7 +52,7 @@ def stop(arguments: Arguments) -> int:
     if pid is None:
         render.tell("The daemon is not running")
     else:
-        render.tell(f"The daemon (process {pid}) has left; named sandboxes live on")
+        render.tell(f"What held the sandboxes (process {pid}) has left; named ones live on")
     return 0
 
 
@@ -210,7 +210,9 @@ COMMANDS = (
                 summary="Stop the daemon; named sandboxes live on",
                 notes="""\
 Commands of `crucible run` get CRUCIBLE_DRAIN_S seconds (default: 10) to end. Named
-sandboxes and the commands in them go on; the next command on one finds them.""",
+sandboxes and the commands in them go on; the next command on one finds them. Where no
+daemon runs, the program that was started on demand leaves: the next command starts one
+that sees the variables of now.""",
                 examples=(("crucible daemon stop", "returns when it has left"),),
             ),
             Command(

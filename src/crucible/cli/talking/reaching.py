@@ -121,8 +121,8 @@ def unread_key() -> str:
     if not names or os.environ.get("CRUCIBLE_URL"):
         return ""
     return (
-        f"{names[0]} is set here, but the program that holds your sandboxes was started without it. It ends half a "
-        "minute after the last one of `crucible list` is removed, or put the key into your settings"
+        f"{names[0]} is set here, but the program that holds your sandboxes was started without it. Let it go "
+        "with `crucible daemon stop` (sandboxes that run live on), or put the key into your settings"
     )
 
 
