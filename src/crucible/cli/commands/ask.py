@@ -115,7 +115,7 @@ COMMANDS = (
 The model works in a sandbox of its own, which is gone afterwards. Calls that look risky are
 asked about at the terminal; where there is none they are denied.""",
         examples=(
-            ('crucible ask "how many primes are below 50"', "an answer that was computed"),
+            ('crucible ask "what is 17 * 23"', "an answer that was computed"),
             ('git diff | crucible ask -q "write a commit message"', "in a pipe"),
             ('crucible ask --json-schema user.json "invent a user"', "an object for a program"),
         ),
