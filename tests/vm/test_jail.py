@@ -20,6 +20,7 @@ from tests.vm.conftest import Open, shell
 
 from crucible.backends.qemu import jail, memory
 from crucible.backends.qemu.disks import find_chain
+from crucible.backends.qemu.foundry import MOST_THREADS
 from crucible.backends.qemu.limits import GROUP_PREFIX, LimitsGroup
 from crucible.backends.qemu.qmp import Monitor
 from crucible.backends.qemu.vmm import identify
@@ -189,7 +190,7 @@ def test_its_groups_cap_memory_and_processes(box: Held) -> None:
     }
     memory = found.get("memory.limit_in_bytes", found.get("memory.max", 0))
     assert 0 < memory <= (2 * box.record.spec.memory_mib + 192) << 20
-    assert found["pids.max"] == 64
+    assert found["pids.max"] == MOST_THREADS + 1
 
 
 def test_its_sockets_are_for_us_alone(box: Held, module_home: Path) -> None:
@@ -556,4 +557,4 @@ def test_a_broken_out_vmm_cannot_fork_without_end(place: Place, tmp_path: Path) 
         "os._exit(0)",
         tmp_path=tmp_path,
     )
-    assert found < 64
+    assert found < MOST_THREADS

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 VMM_OVERHEAD_MIB = 192
 # What QEMU may map beside the guest's memory: translated code, heaps, the stacks of up to 64 threads.
 VMM_ADDRESSES_MIB = 1024
+# Beside those of its processors: QEMU takes up to 64 for its disks alone, and ends itself where it gets none.
+MOST_THREADS = 128
 BOOT_DEADLINE_S = 60.0
 RESTORE_DEADLINE_S = 30.0
 _WRITE_DEADLINE_S = 3600.0
@@ -195,7 +197,7 @@ class Foundry:
         # Twice the guest's memory: the first machine to touch a page that is empty in the template is
         # charged for the shared page as well as for its own copy.
         memory_bytes = (2 * plan.memory_mib + VMM_OVERHEAD_MIB) << 20
-        caps = limits.Caps(memory_bytes=memory_bytes, cpus=plan.cpus, pids=64)
+        caps = limits.Caps(memory_bytes=memory_bytes, cpus=plan.cpus, pids=MOST_THREADS + plan.cpus)
         disk_bytes = plan.disk_mib << 20
         largest = max(disk_bytes + disk_bytes // 64, plan.memory_mib << 20)
         cage = Cage(
